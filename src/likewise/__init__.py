@@ -1,0 +1,1 @@
+"""Likewise: deep metric learning."""
