@@ -1,0 +1,226 @@
+"""Row blocks: the gradient of each block is taken in the forward pass and the block is dropped.
+
+For a sum over rows the gradient by everything the rows depend on is known as soon as a block is evaluated, up to the one
+factor that arrives in the backward pass. So nothing of size anchors x references outlives its block.
+
+A block is evaluated in tiles of fewer rows, small enough that the dozens of elementwise passes of a loss over a tile stay
+in the processor's cache; the matrix products run over the whole block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from likewise.rows import RowFunction, Rows, pairs_of, statistics_dtype
+
+Step = Callable[..., Tensor]  # pairs_of's arguments -> what the row function gives for them
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows evaluated together; the first `done` of them were part of the block before and count no more."""
+
+    rows: slice
+    done: int = 0
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """Evaluates `block` rows at a time."""
+
+    block: int
+    tile: int | None = None  # rows of a tile; None: the whole block
+
+    def step(self, function: RowFunction) -> Step:
+        """One tile: from similarities to the function's results."""
+        return lambda similarity, tensors, **more: function(pairs_of(similarity, tensors, **more))
+
+    def blocks(self, num_rows: int) -> list[Block]:
+        return [Block(slice(start, min(start + self.block, num_rows))) for start in range(0, num_rows, self.block)]
+
+    def total(self, function: RowFunction, rows: Rows, *, parameters: Sequence[Tensor] = (), between_references: bool = False) -> Tensor:
+        return self._apply(_Total, function, rows, parameters, between_references)
+
+    def each(self, function: RowFunction, rows: Rows, *, parameters: Sequence[Tensor] = (), between_references: bool = False) -> Tensor:
+        return self._apply(_Each, function, rows, parameters, between_references)
+
+    def _apply(
+        self, kind: type[_Total | _Each], function: RowFunction, rows: Rows, parameters: Sequence[Tensor], between_references: bool
+    ) -> Tensor:
+        sweep = _Sweep(self, function, rows, tuple(parameters), between_references)
+        inputs = sweep.inputs()
+        wanted = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs)
+        result: Tensor = kind.apply(sweep, wanted, *inputs)  # type: ignore[no-untyped-call]
+        return result
+
+
+@dataclass
+class _Gradients:
+    """Sums over blocks of the gradients by everything a row depends on; None where nobody asks."""
+
+    anchors: Tensor | None
+    references: Tensor | None  # the same tensor as `anchors` when the anchors are the references
+    statistic: Tensor | None
+    parameters: list[Tensor | None]
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """One pass of a row function over all rows, block by block."""
+
+    engine: Blocked
+    function: RowFunction
+    rows: Rows
+    parameters: tuple[Tensor, ...]
+    between_references: bool
+
+    def inputs(self) -> tuple[Tensor | None, ...]:
+        """What autograd must know the result depends on."""
+        rows = self.rows
+        return (rows.anchors, None if rows.symmetric else rows.references, rows.statistic, *self.parameters)
+
+    def zeros(self) -> _Gradients:
+        """Where the gradients by the inputs that ask for one are summed, in the type of the statistics."""
+        anchors, references, statistic, *parameters = (
+            torch.zeros_like(tensor, dtype=statistics_dtype(tensor)) if tensor is not None and tensor.requires_grad else None
+            for tensor in self.inputs()
+        )
+        return _Gradients(anchors, anchors if self.rows.symmetric else references, statistic, parameters)
+
+    @torch.no_grad()
+    def run(self, gradients: _Gradients | None, cotangent: Tensor | None) -> Tensor:
+        """The results of all rows; to `gradients` is added the gradient of sum(results * cotangent).
+
+        Without a cotangent that is the gradient of the sum of the results' first column.
+        """
+        rows, engine = self.rows, self.engine
+        anchors = rows.anchors.detach()
+        references = anchors if rows.symmetric else rows.references.detach()
+        squares = rows.squared_norms()
+        step = engine.step(self.function)
+        results = []
+        for block in engine.blocks(rows.num_anchors):
+            similarity = anchors[block.rows] @ references.T
+            first = block.rows.start
+            for start in range(0, similarity.shape[0], engine.tile or similarity.shape[0]):
+                part = similarity[start : start + (engine.tile or similarity.shape[0])]
+                tile = Block(slice(first + start, first + start + part.shape[0]), max(0, block.done - start))
+                results.append(self._tile(step, part, tile, squares, anchors, references, gradients, cotangent))
+            if gradients is not None:
+                self._products(similarity, block.rows, anchors, references, gradients)
+        return torch.cat(results)
+
+    def _tile(
+        self,
+        step: Step,
+        similarity: Tensor,
+        tile: Block,
+        squares: tuple[Tensor, Tensor] | None,
+        anchors: Tensor,
+        references: Tensor,
+        gradients: _Gradients | None,
+        cotangent: Tensor | None,
+    ) -> Tensor:
+        """Evaluates a tile and, when gradients are asked for, overwrites its similarities with their gradient."""
+        rows = self.rows
+        tensors = rows.block(tile.rows)
+        columns = tensors["columns"]
+        leaves = {"similarity": similarity}
+        if columns is not None:
+            leaves["positive_similarity"] = similarity.gather(1, columns)
+        if squares is not None:
+            leaves["anchor_square"], leaves["reference_square"] = squares[0][tile.rows], squares[1]
+        if rows.statistic is not None:
+            leaves["statistic"] = rows.statistic
+        if self.between_references:
+            leaves["references"] = references
+        if gradients is None:
+            return step(tensors=tensors, dim=anchors.shape[1], **leaves)[tile.done :]
+
+        leaves = {name: leaf.detach().requires_grad_() for name, leaf in leaves.items()}
+        learned = [p for p, total in zip(self.parameters, gradients.parameters, strict=True) if total is not None]
+        with torch.enable_grad():
+            value = step(tensors=tensors, dim=anchors.shape[1], **leaves)[tile.done :]
+            fresh = slice(tile.rows.start + tile.done, tile.rows.stop)
+            scored = value[:, 0].sum() if cotangent is None else (value * cotangent[fresh]).sum()
+            taken = torch.autograd.grad(scored, [*leaves.values(), *learned], allow_unused=True)
+        by = dict(zip(leaves, taken, strict=False))
+
+        slope = by["similarity"]
+        similarity.copy_(slope) if slope is not None else similarity.zero_()
+        if columns is not None and by["positive_similarity"] is not None:
+            similarity.scatter_add_(1, columns, by["positive_similarity"])
+        if squares is not None and by["anchor_square"] is not None and gradients.anchors is not None:
+            gradients.anchors[tile.rows] += 2 * by["anchor_square"][:, None] * anchors[tile.rows]
+        if squares is not None and by["reference_square"] is not None and gradients.references is not None:
+            gradients.references += 2 * by["reference_square"][:, None] * references
+        totals = [gradients.statistic, gradients.references, *(total for total in gradients.parameters if total is not None)]
+        for total, gradient in zip(totals, [by.get("statistic"), by.get("references"), *taken[len(leaves) :]], strict=True):
+            if total is not None and gradient is not None:
+                total += gradient
+        return value.detach()
+
+    def _products(self, slope: Tensor, block: slice, anchors: Tensor, references: Tensor, gradients: _Gradients) -> None:
+        """Chains the gradient by the block's similarities (a, r) on to the vectors."""
+        if gradients.anchors is not None and gradients.anchors is gradients.references and slope.shape[0] == slope.shape[1]:
+            _accumulate(gradients.anchors, slope + slope.T, anchors)  # one product instead of two
+            return
+        if gradients.anchors is not None:
+            _accumulate(gradients.anchors[block], slope, references)
+        if gradients.references is not None:
+            _accumulate(gradients.references, slope.T, anchors[block])
+
+
+def _accumulate(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """total += left @ right, where total may be of a wider type."""
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
+    else:
+        total += left @ right
+
+
+class _Total(torch.autograd.Function):
+    """Sum over the rows, with the gradient of its first entry ready before backward asks for it."""
+
+    @staticmethod
+    def forward(ctx: Any, sweep: _Sweep, wanted: bool, *inputs: Tensor | None) -> Tensor:
+        ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in inputs]
+        ctx.gradients = sweep.zeros() if wanted else None
+        return sweep.run(ctx.gradients, None).sum(0)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+        return (None, None, *_returned(ctx.gradients, slope[0], ctx.dtypes))
+
+
+class _Each(torch.autograd.Function):
+    """The results of all rows. Their cotangents are known only in backward, which evaluates the blocks once more."""
+
+    @staticmethod
+    def forward(ctx: Any, sweep: _Sweep, wanted: bool, *inputs: Tensor | None) -> Tensor:
+        ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in inputs]
+        ctx.sweep = sweep
+        return sweep.run(None, None)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = ctx.sweep.zeros()
+        ctx.sweep.run(gradients, cotangent)
+        return (None, None, *_returned(gradients, None, ctx.dtypes))
+
+
+def _returned(gradients: _Gradients, factor: Tensor | None, dtypes: Sequence[torch.dtype | None]) -> list[Tensor | None]:
+    """The gradients in the order and type of the sweep's inputs."""
+    references = None if gradients.references is gradients.anchors else gradients.references
+    found = [gradients.anchors, references, gradients.statistic, *gradients.parameters]
+    return [
+        None if gradient is None or dtype is None else (gradient if factor is None else gradient * factor).to(dtype)
+        for gradient, dtype in zip(found, dtypes, strict=True)
+    ]

@@ -1,0 +1,44 @@
+"""Which engine serves a batch, when the user leaves it open."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from likewise.engines.blocked import Blocked
+from likewise.engines.compiled import Compiled
+from likewise.engines.dense import Dense
+from likewise.engines.engine import Engine
+from likewise.rows import Rows
+
+# Measured with benchmarks/losses.py; docs/performance.md has the tables.
+DENSE_PAIRS = 256 * 256  # up to here one block under plain autograd has the least overhead
+CPU_TILE_PAIRS = 64 * 2048  # a tile's dozen temporaries stay in a core's cache
+CPU_BLOCK_PAIRS = 2048 * 2048  # 16 MiB of float32
+CUDA_BLOCK_PAIRS = 1024 * 65536
+COMPILE_PAIRS = 4096 * 4096  # below, launching the uncompiled kernels costs less than a first compilation ever gives back
+
+
+def choose_engine(rows: Rows, *, block: int | Literal["auto"] | None, compile: bool | Literal["auto"], pairs_per_pair: int = 1) -> Engine:
+    """The engine for these rows.
+
+    `pairs_per_pair` is how many numbers the loss holds for each pair (the number of positives for losses that compare
+    every positive with the whole row): blocks shrink by that much.
+    """
+    num_pairs = rows.num_anchors * rows.num_references * pairs_per_pair
+    row_pairs = max(1, rows.num_references * pairs_per_pair)
+    device = rows.anchors.device.type
+    on_cpu = device == "cpu"
+    if compile == "auto":
+        compile = device == "cuda" and block is not None and num_pairs >= COMPILE_PAIRS
+    if block == "auto":
+        if not compile and num_pairs <= DENSE_PAIRS:
+            return Dense()
+        block = max(1, (CPU_BLOCK_PAIRS if on_cpu else CUDA_BLOCK_PAIRS) // row_pairs)
+    elif block is None:
+        if not compile:
+            return Dense()
+        block = rows.num_anchors
+    block = min(block, rows.num_anchors)
+    if compile:
+        return Compiled(block)
+    return Blocked(block, tile=max(1, CPU_TILE_PAIRS // row_pairs) if on_cpu else None)

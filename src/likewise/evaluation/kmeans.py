@@ -1,0 +1,261 @@
+"""k-means for thousands of clusters: exact k-means++ seeding in batches, Lloyd iterations in blocks, on the CPU or a GPU.
+
+Minimises the inertia sum_i ||x_i - c_a(i)||^2 over centroids c and assignments a. Two things make K = 11,316 affordable:
+
+Seeding. k-means++ draws each next centre with probability proportional to D_i^2, the squared distance of x_i to the centres so far: K
+passes over the data. Here a batch of candidates is drawn from the D^2 of the batch's start and gone through in order, each accepted with
+probability D_now^2 / D_start^2, where D_now counts the centres accepted before it. That is rejection sampling from the k-means++
+distribution, so the centres are distributed exactly as in k-means++ (Arthur & Vassilvitskii 2007), but the data are passed over once a
+batch, as a matrix product.
+
+Iterations. A centroid whose members did not change has not moved. A point no farther from its own centroid than before therefore only has
+to be compared with the centroids that moved (Kaukoranta et al. 1999); only the other points meet all K. Late iterations cost a fraction of
+the first.
+"""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Backend = Literal["auto", "torch", "faiss"]
+
+BLOCK_ELEMENTS = {"cpu": 1 << 21, "cuda": 1 << 27}  # similarities held at once: 8 MiB stay near the cache of a CPU, 512 MiB fill a GPU
+SEEDING_BATCH = (16, 512)  # fewest and most candidates drawn at once
+
+
+class Clusters(NamedTuple):
+    """What k-means found; unpacks as `assignment, centroids, inertia`."""
+
+    assignment: Tensor  # (N,) int64, each item's nearest centroid
+    centroids: Tensor  # (k, d)
+    inertia: float  # sum of squared distances to the own centroid
+
+
+def kmeans(
+    embeddings: Tensor,
+    k: int,
+    *,
+    seed: int = 0,
+    restarts: int = 1,
+    iterations: int = 100,
+    tolerance: float = 1e-5,
+    backend: Backend = "auto",
+    on_restart: Callable[[int], None] | None = None,
+) -> Clusters:
+    """The best of `restarts` k-means runs by inertia, Euclidean on the rows as they are (normalise them first for cosine).
+
+    A run ends after `iterations`, when no item changes its cluster, or when the inertia falls by less than its share `tolerance`. An empty
+    cluster is started again at one of the items farthest from their centroids. Deterministic for a seed on the CPU.
+    `backend="auto"` is "torch" (measured against faiss: benchmarks/clustering.py); "faiss" needs the extra `likewise[faiss]`.
+    `on_restart` is called with the number of finished restarts.
+    """
+    _check(embeddings, k, restarts=restarts, iterations=iterations, tolerance=tolerance, backend=backend)
+    rows = embeddings.detach()
+    rows = rows if rows.dtype == torch.float64 else rows.float()
+    if backend == "faiss":
+        return _faiss(rows, k, seed=seed, restarts=restarts, iterations=iterations, on_restart=on_restart)
+    mean = rows.mean(dim=0)
+    rows = rows - mean  # distances come from dot products: a common offset would cost digits
+    generator = torch.Generator().manual_seed(seed)
+    best: Clusters | None = None
+    for restart in range(restarts):
+        seeds = plus_plus(rows, k, generator=generator)
+        found = _lloyd(rows, seeds, iterations=iterations, tolerance=tolerance)
+        if best is None or found.inertia < best.inertia:
+            best = found
+        if on_restart is not None:
+            on_restart(restart + 1)
+    assert best is not None
+    return best._replace(centroids=best.centroids + mean)
+
+
+class Seeds(NamedTuple):
+    """Rows drawn as starting centres, and where that leaves every row: the first assignment comes for free."""
+
+    chosen: Tensor  # (k,) int64, indices of rows
+    nearest: Tensor  # (N,) int64, position in `chosen` of each row's nearest centre
+    squared_distance: Tensor  # (N,) to that centre
+
+
+def plus_plus(rows: Tensor, k: int, *, generator: torch.Generator) -> Seeds:
+    """k rows drawn as k-means++ does (see the module); `generator` is a CPU generator, so that devices draw alike."""
+    count, device = len(rows), rows.device
+    squared_norm = rows.square().sum(dim=1)
+    chosen = torch.randint(count, (1,), generator=generator)
+    seeds = Seeds(chosen.to(device), torch.zeros(count, dtype=torch.int64, device=device), torch.full_like(squared_norm, torch.inf))
+    _meet(seeds, rows, squared_norm, first=0)
+    while (done := len(seeds.chosen)) < k:
+        cumulative = seeds.squared_distance.double().cumsum(dim=0)
+        batch = min(max(done, SEEDING_BATCH[0]), SEEDING_BATCH[1])
+        draw = torch.rand(batch, dtype=torch.float64, generator=generator).to(device) * cumulative[-1]
+        candidates = torch.searchsorted(cumulative, draw, right=True).clamp_(max=count - 1)
+        threshold = torch.rand(batch, dtype=torch.float64, generator=generator).numpy()
+        at_start = seeds.squared_distance[candidates].double().cpu().numpy()
+        if at_start.any():
+            norm = squared_norm[candidates]
+            between = norm[:, None] + norm[None, :] - 2 * rows[candidates] @ rows[candidates].T
+            accepted = _accept(between.double().cpu().numpy(), at_start, threshold, at_most=k - done)
+            fresh = candidates[torch.from_numpy(accepted).to(device)]
+        else:  # every row coincides with a centre, there are fewer than k different rows: any others will do
+            others = torch.randperm(count, generator=generator).to(device)
+            fresh = others[~torch.isin(others, seeds.chosen)][: k - done]
+        seeds = seeds._replace(chosen=torch.cat([seeds.chosen, fresh]))
+        _meet(seeds, rows, squared_norm, first=done)
+    return seeds
+
+
+def _accept(between: np.ndarray, at_start: np.ndarray, threshold: np.ndarray, *, at_most: int) -> np.ndarray:
+    """Positions of the candidates that k-means++ would have drawn one by one."""
+    now = at_start.copy()
+    accepted: list[int] = []
+    for candidate in range(len(now)):
+        if threshold[candidate] * at_start[candidate] < now[candidate]:
+            accepted.append(candidate)
+            if len(accepted) == at_most:
+                break
+            np.minimum(now, between[candidate], out=now)
+            now[candidate] = 0.0
+    return np.asarray(accepted, dtype=np.int64)
+
+
+def _meet(seeds: Seeds, rows: Tensor, squared_norm: Tensor, *, first: int) -> None:
+    """Bring `nearest` and `squared_distance` up to date with the centres chosen from position `first` on, in place."""
+    fresh = seeds.chosen[first:]
+    position, score = _assign(rows, rows[fresh])
+    distance = (squared_norm - 2 * score).clamp_(min=0)
+    closer = distance < seeds.squared_distance
+    torch.where(closer, position + first, seeds.nearest, out=seeds.nearest)
+    torch.where(closer, distance, seeds.squared_distance, out=seeds.squared_distance)
+    seeds.squared_distance[fresh] = 0.0  # not left to rounding: a centre must not be drawn twice
+    seeds.nearest[fresh] = torch.arange(first, first + len(fresh), device=rows.device)
+
+
+def _lloyd(rows: Tensor, seeds: Seeds, *, iterations: int, tolerance: float) -> Clusters:
+    # ||x - c||^2 = ||x||^2 - 2 score, score = x.c - ||c||^2 / 2: the nearest centroid has the highest score
+    squared_norm = rows.square().sum(dim=1)
+    centroids, assignment, score = rows[seeds.chosen], seeds.nearest, (squared_norm - seeds.squared_distance) / 2
+    inertia = float((squared_norm - 2 * score).double().sum())
+    changed = torch.ones(len(centroids), dtype=torch.bool, device=rows.device)
+    for _ in range(iterations):
+        updated, moved = _update(rows, centroids, assignment, distance=squared_norm - 2 * score, changed=changed)
+        before_assignment = assignment
+        assignment, score = _reassign(rows, updated, moved, assignment, score)
+        centroids = updated
+        differs = assignment != before_assignment
+        changed = torch.zeros_like(changed)
+        changed[assignment[differs]] = True
+        changed[before_assignment[differs]] = True
+        previous, inertia = inertia, float((squared_norm - 2 * score).double().sum())
+        if previous - inertia <= tolerance * previous or not bool(differs.any()):
+            break
+    exact = torch.zeros((), dtype=torch.float64, device=rows.device)
+    for block in _blocks(len(rows), rows.shape[1], rows.device):
+        exact += (rows[block] - centroids[assignment[block]]).double().square().sum()
+    return Clusters(assignment, centroids, float(exact))
+
+
+def _update(rows: Tensor, centroids: Tensor, assignment: Tensor, *, distance: Tensor, changed: Tensor) -> tuple[Tensor, Tensor]:
+    """Means of the clusters with changed members, empty ones at far items; also which centroids moved."""
+    k = len(centroids)
+    sizes = torch.bincount(assignment, minlength=k)
+    sums = torch.zeros_like(centroids).index_add_(0, assignment, rows)
+    empty = sizes == 0
+    updated = torch.where(changed[:, None], sums / sizes.clamp(min=1)[:, None], centroids)
+    farthest = distance.argsort(descending=True, stable=True)[:k]  # the e-th empty cluster takes the e-th farthest item
+    updated = torch.where(empty[:, None], rows[farthest[(empty.cumsum(0) - 1).clamp(min=0)]], updated)
+    return updated, changed | empty
+
+
+def _reassign(rows: Tensor, centroids: Tensor, moved: Tensor, assignment: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
+    """Nearest centroids after `moved` ones moved, from the assignment and scores before."""
+    movers = moved.nonzero().squeeze(1)
+    if 2 * len(movers) > len(centroids):
+        return _assign(rows, centroids)
+    members = moved[assignment].nonzero().squeeze(1)  # the others keep centroid and score
+    assignment, before, score = assignment.clone(), score, score.clone()
+    score[members] = _own_score(rows, centroids, assignment, members)
+    farther = score < before
+    some, all_ = (~farther).nonzero().squeeze(1), farther.nonzero().squeeze(1)
+    if len(movers):
+        found, found_score = _assign(rows, centroids[movers], some)
+        better = found_score > score[some]
+        assignment[some] = torch.where(better, movers[found], assignment[some])
+        score[some] = torch.where(better, found_score, score[some])
+    if len(all_):
+        assignment[all_], score[all_] = _assign(rows, centroids, all_)
+    return assignment, score
+
+
+def _assign(rows: Tensor, centroids: Tensor, which: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Index and score of the nearest centroid of each of the rows `which`."""
+    half = centroids.square().sum(dim=1) / 2
+    transposed = centroids.T.contiguous()
+    count = len(rows) if which is None else len(which)
+    index = torch.empty(count, dtype=torch.int64, device=rows.device)
+    score = torch.empty(count, dtype=rows.dtype, device=rows.device)
+    for block in _blocks(count, len(centroids), rows.device):
+        part = rows[block] if which is None else rows[which[block]]
+        score[block], index[block] = torch.addmm(-half, part, transposed).max(dim=1)
+    return index, score
+
+
+def _own_score(rows: Tensor, centroids: Tensor, assignment: Tensor, which: Tensor) -> Tensor:
+    """Scores of the rows `which` with their own centroids."""
+    half = centroids.square().sum(dim=1) / 2
+    score = torch.empty(len(which), dtype=rows.dtype, device=rows.device)
+    for block in _blocks(len(which), rows.shape[1], rows.device):
+        own = assignment[which[block]]
+        score[block] = (rows[which[block]] * centroids[own]).sum(dim=1) - half[own]
+    return score
+
+
+def _blocks(count: int, width: int, device: torch.device) -> list[slice]:
+    """Slices of `count` rows, such that rows x width stays within a block."""
+    size = max(1, BLOCK_ELEMENTS.get(device.type, BLOCK_ELEMENTS["cuda"]) // width)
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def _faiss(rows: Tensor, k: int, *, seed: int, restarts: int, iterations: int, on_restart: Callable[[int], None] | None) -> Clusters:
+    if find_spec("faiss") is None:
+        raise ValueError('backend="faiss" needs faiss, which is not installed: pip install "likewise[faiss]", or use backend="torch"')
+    import faiss
+
+    data = np.ascontiguousarray(rows.cpu().numpy(), dtype=np.float32)
+    best: Clusters | None = None
+    for restart in range(restarts):  # not faiss's own nredo, so that progress can be told
+        model = faiss.Kmeans(
+            data.shape[1], k, niter=iterations, seed=seed + restart, min_points_per_centroid=1, max_points_per_centroid=len(data), gpu=False
+        )
+        model.train(data)
+        distance, assignment = model.index.search(data, 1)
+        inertia = float(distance.sum(dtype=np.float64))
+        if best is None or inertia < best.inertia:
+            centroids = torch.from_numpy(np.array(model.centroids)).to(rows)
+            best = Clusters(torch.from_numpy(assignment[:, 0].astype(np.int64)).to(rows.device), centroids, inertia)
+        if on_restart is not None:
+            on_restart(restart + 1)
+    assert best is not None
+    return best
+
+
+def _check(embeddings: Tensor, k: int, *, restarts: int, iterations: int, tolerance: float, backend: str) -> None:
+    if embeddings.ndim != 2 or not embeddings.dtype.is_floating_point:
+        raise ValueError(
+            f"embeddings must be floating point of shape (items, dim), got {embeddings.dtype} of shape {tuple(embeddings.shape)}"
+        )
+    if not 1 <= k <= len(embeddings):
+        raise ValueError(f"k must lie between 1 and the number of items, {len(embeddings)}; got {k}")
+    finite = torch.isfinite(embeddings).all(dim=1)
+    if not bool(finite.all()):
+        bad = (~finite).nonzero().squeeze(1)
+        raise ValueError(f"{len(bad)} embeddings hold NaN or infinity, the first is row {int(bad[0])}: remove or repair them")
+    if restarts < 1 or iterations < 1:
+        raise ValueError(f"restarts and iterations must be at least 1, got restarts={restarts} and iterations={iterations}")
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance must not be negative, got {tolerance}")
+    if backend not in ("auto", "torch", "faiss"):
+        raise ValueError(f'backend must be "auto", "torch" or "faiss", got {backend!r}')

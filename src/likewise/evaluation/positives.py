@@ -1,0 +1,83 @@
+"""The positives of every query: which gallery items share its class, and how near they are."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from likewise.evaluation.score import Scorer
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Members of every class among queries and gallery, as runs of two orderings."""
+
+    query_order: Tensor  # (Q,) query indices, class by class
+    gallery_order: Tensor  # (G,) gallery indices, class by class, rising within a class
+    query_start: Tensor  # (classes,) where a class begins in query_order
+    gallery_start: Tensor
+    query_count: Tensor  # (classes,)
+    gallery_count: Tensor
+
+    @classmethod
+    def of(cls, query_codes: Tensor, gallery_codes: Tensor) -> "Classes":
+        num_classes = int(torch.max(query_codes.max(), gallery_codes.max())) + 1
+        orders, starts, counts = [], [], []
+        for codes in (query_codes, gallery_codes):
+            orders.append(torch.argsort(codes, stable=True))
+            counts.append(torch.bincount(codes, minlength=num_classes))
+            starts.append(counts[-1].cumsum(0) - counts[-1])
+        return cls(orders[0], orders[1], starts[0], starts[1], counts[0], counts[1])
+
+    def groups(self, classes: Tensor, most_pairs: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Classes of one size together: query indices (classes, n_q) and gallery indices (classes, n_g), at most about `most_pairs` pairs at once."""
+        sizes = torch.stack([self.query_count[classes], self.gallery_count[classes]], dim=1)
+        kinds, kind_of = torch.unique(sizes, dim=0, return_inverse=True)
+        by_kind = torch.argsort(kind_of, stable=True)
+        members = torch.bincount(kind_of, minlength=len(kinds)).tolist()
+        for (num_queries, num_items), of_kind in zip(kinds.tolist(), classes[by_kind].split(members), strict=True):
+            if num_queries == 0 or num_items == 0:
+                continue
+            for chunk in of_kind.split(max(1, most_pairs // (num_queries * num_items))):
+                query_at = self.query_start[chunk][:, None] + torch.arange(num_queries, device=chunk.device)
+                item_at = self.gallery_start[chunk][:, None] + torch.arange(num_items, device=chunk.device)
+                yield self.query_order[query_at], self.gallery_order[item_at]
+
+
+@dataclass(frozen=True)
+class Positives:
+    """Positives of some queries, nearest first; missing ones have index -1 and score +inf."""
+
+    rows: Tensor  # (n,) query indices
+    count: Tensor  # (n,) R, the number of positives
+    index: Tensor  # (slots, n) gallery indices
+    score: Tensor  # (slots, n) float64 on the scale of Scorer.block, far more accurate than a float32 block
+
+    @classmethod
+    def of(cls, scorer: Scorer, groups: list[tuple[Tensor, Tensor]], exclude_self: bool, best_only: bool) -> "Positives":
+        width = max(items.shape[1] for _, items in groups)
+        num = sum(queries.numel() for queries, _ in groups)
+        device = scorer.queries.device
+        rows = torch.empty(num, dtype=torch.int64, device=device)
+        count = torch.empty(num, dtype=torch.int64, device=device)
+        index = torch.full((1 if best_only else width, num), -1, dtype=torch.int64, device=device)
+        score = torch.full(index.shape, -torch.inf, dtype=torch.float64, device=device)
+        done = 0
+        for queries, items in groups:
+            num_here, num_items = queries.numel(), items.shape[1]
+            part = slice(done, done + num_here)
+            done += num_here
+            near = scorer.class_scores(queries, items)  # (classes, n_q, n_g)
+            if exclude_self:
+                near.masked_fill_(queries[:, :, None] == items[:, None, :], -torch.inf)
+            rows[part] = queries.flatten()
+            count[part] = num_items - int(exclude_self)
+            near, which = near.max(dim=2, keepdim=True) if best_only else near.sort(dim=2, descending=True, stable=True)
+            slots = near.shape[2]
+            score[:slots, part] = near.reshape(num_here, slots).T
+            index[:slots, part] = items[:, None, :].expand(-1, queries.shape[1], -1).gather(2, which).reshape(num_here, slots).T
+        if exclude_self and not best_only:
+            index, score = index[: width - 1], score[: width - 1]
+        missing = score == -torch.inf
+        return cls(rows, count, index.masked_fill_(missing, -1), score.masked_fill_(missing, torch.inf))

@@ -1,0 +1,70 @@
+"""The losses, one a file. `LOSSES` is the registry everything else reads."""
+
+from likewise.losses.angular import Angular
+from likewise.losses.arcface import ArcFace
+from likewise.losses.binomial_deviance import BinomialDeviance
+from likewise.losses.circle import Circle
+from likewise.losses.contrastive import Contrastive
+from likewise.losses.contrastive_distance import ContrastiveDistance
+from likewise.losses.cosface import CosFace
+from likewise.losses.fast_ap import FastAP
+from likewise.losses.generalized_lifted import GeneralizedLifted
+from likewise.losses.histogram import Histogram
+from likewise.losses.lifted import Lifted
+from likewise.losses.loss import Loss
+from likewise.losses.margin import Margin
+from likewise.losses.multi_similarity import MultiSimilarity
+from likewise.losses.n_pair import NPair
+from likewise.losses.nonlinear_rank import NonlinearRank
+from likewise.losses.nt_xent import NTXent
+from likewise.losses.prototypical import Prototypical
+from likewise.losses.proxy_anchor import ProxyAnchor
+from likewise.losses.proxy_nca import ProxyNCA
+from likewise.losses.proxy_softmax import ProxySoftmax
+from likewise.losses.proxy_triplet import ProxyTriplet
+from likewise.losses.ranked_list import RankedList
+from likewise.losses.raw import RelativeAbsolute
+from likewise.losses.recall_at_k import RecallAtK
+from likewise.losses.smooth_ap import SmoothAP
+from likewise.losses.soft_triple import SoftTriple
+from likewise.losses.spectral_clustering import SpectralClustering
+from likewise.losses.structured_clustering import StructuredClustering
+from likewise.losses.supcon import SupCon
+from likewise.losses.triplet import Triplet
+
+LOSSES: dict[str, type] = {
+    # the papers'
+    "contrastive": Contrastive,
+    "contrastive_distance": ContrastiveDistance,
+    "triplet": Triplet,
+    "n_pair": NPair,
+    "lifted": Lifted,
+    "generalized_lifted": GeneralizedLifted,
+    "binomial_deviance": BinomialDeviance,
+    "margin": Margin,
+    "angular": Angular,
+    "histogram": Histogram,
+    "ranked_list": RankedList,
+    "nonlinear_rank": NonlinearRank,
+    "raw": RelativeAbsolute,
+    "structured_clustering": StructuredClustering,
+    "spectral_clustering": SpectralClustering,
+    "prototypical": Prototypical,
+    "proxy_nca": ProxyNCA,
+    "proxy_triplet": ProxyTriplet,
+    "proxy_softmax": ProxySoftmax,
+    # beyond them
+    "multi_similarity": MultiSimilarity,
+    "proxy_anchor": ProxyAnchor,
+    "soft_triple": SoftTriple,
+    "arcface": ArcFace,
+    "cosface": CosFace,
+    "circle": Circle,
+    "supcon": SupCon,
+    "nt_xent": NTXent,
+    "smooth_ap": SmoothAP,
+    "fast_ap": FastAP,
+    "recall_at_k": RecallAtK,
+}
+
+__all__ = ["LOSSES", "Loss"]

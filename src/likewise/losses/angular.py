@@ -1,0 +1,36 @@
+"""Angular loss."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from likewise.losses.loss import Loss
+from likewise.pairs import Pairs, log1p_sum_exp, masked_mean
+
+
+@dataclass(frozen=True)
+class Angular(Loss):
+    """l = mean over p of log(1 + sum_N exp(4 t (x_a + x_p).x_n - 2 (1 + t) x_a.x_p)), t = tan^2(angle)  (unbiased evaluation, eq. 4-5).
+
+    The positive meets the anchor's negatives too, so the loss looks at pairs of references.
+    """
+
+    angle: float = 45.0  # degrees: bounds the angle at the negative corner of the triangle
+
+    expands_positives: ClassVar[bool] = True
+    between_references: ClassVar[bool] = True
+
+    def per_anchor(self, pairs: Pairs) -> Tensor:
+        pull, push = pairs.positives, pairs.negatives
+        columns = pull.columns
+        if columns is None:
+            columns = torch.arange(push.mask.shape[1], device=push.mask.device).expand_as(push.mask)
+        square = math.tan(math.radians(self.angle)) ** 2
+        both = push.similarity[:, None, :] + pairs.similarity_between_references(columns)  # (a, positives, r)
+        terms = 4 * square * both - 2 * (1 + square) * pull.similarity[..., None]
+        return masked_mean(log1p_sum_exp(terms, push.mask[:, None, :]), pull.mask)

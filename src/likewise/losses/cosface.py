@@ -1,0 +1,26 @@
+"""CosFace loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from likewise.losses.class_softmax import class_softmax
+from likewise.losses.loss import Loss
+from likewise.pairs import Pairs
+
+
+@dataclass(frozen=True)
+class CosFace(Loss):
+    """l = cross entropy of scale x cosine over class centres, the own one with cosine - margin  (Wang et al. 2018)."""
+
+    margin: float = 0.35
+    scale: float = 64.0
+
+    meets: ClassVar[Literal["batch", "proxies", "prototypes"]] = "proxies"
+
+    def per_anchor(self, pairs: Pairs) -> Tensor:
+        own = self.scale * (pairs.positives.similarity - self.margin)
+        return class_softmax(pairs, own, self.scale * pairs.negatives.similarity)

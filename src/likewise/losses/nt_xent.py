@@ -1,0 +1,23 @@
+"""NT-Xent loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from likewise.losses.loss import Loss
+from likewise.pairs import Pairs, log_sum_exp, masked_mean
+
+
+@dataclass(frozen=True)
+class NTXent(Loss):
+    """l = mean over p of -log(e^{s_p / t} / (e^{s_p / t} + sum_N e^{s_n / t}))  (Chen et al. 2020)."""
+
+    temperature: float = 0.07
+
+    def per_anchor(self, pairs: Pairs) -> Tensor:
+        pull, push = pairs.positives, pairs.negatives
+        negatives = log_sum_exp(push.similarity / self.temperature, push.mask)
+        return masked_mean(F.softplus(negatives[:, None] - pull.similarity / self.temperature), pull.mask)

@@ -1,0 +1,231 @@
+"""Objective: a loss, a miner, references and an engine as the one module a training loop calls."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from likewise.batch_loss import loss_of_rows, trait
+from likewise.collective import Ranks
+from likewise.door import checked_labels, known_name
+from likewise.engines import Engine, choose_engine
+from likewise.losses import LOSSES
+from likewise.mining import MINERS, All, Miner
+from likewise.references import MemoryBank, Proxies, batch_rows, other_rows, prototype_rows, support_items
+from likewise.rows import Grouping, Rows, statistics_dtype
+
+COMPACT_PAIRS = 256 * 256  # up to here masks over whole rows cost less than finding each row's positives
+
+
+def objective(
+    loss: Any,
+    *,
+    mining: str | Miner | None = None,
+    normalize: bool | None = None,
+    block: int | Literal["auto"] | None = "auto",
+    compile: bool | Literal["auto"] = "auto",
+    num_classes: int | None = None,
+    dim: int | None = None,
+    memory: int | None = None,
+    memory_warm_up: int = 0,
+    gather: bool | dist.ProcessGroup = False,
+    **settings: Any,
+) -> Objective:
+    """The objective of a loss: a name in `likewise.LOSSES` with its settings, or a loss object.
+
+    - mining: a name in `likewise.MINERS` or a miner object; default all pairs.
+    - normalize: bring embeddings to length 1; default as the loss is defined.
+    - block: rows evaluated at a time; None: all, under plain autograd; "auto": by size and device.
+    - compile: fuse the block step with torch.compile; "auto": on a GPU, for large batches.
+    - num_classes, dim: for losses with proxies; num_classes also gives `margin` a boundary for each class.
+    - memory: also compare with this many embeddings of earlier batches (needs dim), after `memory_warm_up` batches.
+    - gather: compare with the batches of all ranks (True, or a process group). The value is that of the global batch; the
+      gradient is right after the mean over ranks that DistributedDataParallel takes.
+    """
+    if isinstance(loss, str):
+        loss_class = LOSSES[known_name("loss", loss, LOSSES)]
+        accepted = inspect.signature(loss_class).parameters
+        for name in settings:
+            known_name(f"setting of {loss}", name, accepted)
+        if num_classes is not None and "num_classes" in accepted:
+            settings = settings | {"num_classes": num_classes}
+        loss = loss_class(**settings)
+    elif settings:
+        raise ValueError(f"settings {sorted(settings)} belong to a loss given by name; this loss object has its own")
+    if isinstance(mining, str):
+        mining = MINERS[known_name("miner", mining, MINERS)]()
+    if block not in (None, "auto") and not (isinstance(block, int) and block >= 1):
+        raise ValueError(f"block={block!r} must be a positive number of rows, 'auto' or None")
+    proxies = None
+    if trait(loss, "meets") == "proxies":
+        if num_classes is None or dim is None or num_classes < 1 or dim < 1:
+            raise ValueError(f"{type(loss).__name__} owns proxies: give num_classes= and dim=, not {num_classes} and {dim}")
+        proxies = Proxies(num_classes, dim, per_class=getattr(loss, "proxies_per_class", 1))
+    bank = None
+    if memory is not None:
+        if dim is None or memory < 1:
+            raise ValueError(f"a memory needs its size and the embeddings' dimension: give memory= and dim=, not {memory} and {dim}")
+        if trait(loss, "meets") != "batch" or hasattr(loss, "of_batch") or hasattr(loss, "of_vectors"):
+            raise ValueError(f"{type(loss).__name__} does not compare embeddings with other embeddings: it cannot use a memory")
+        bank = MemoryBank(memory, dim, warm_up=memory_warm_up)
+    return Objective(
+        loss, miner=mining or All(), normalize=normalize, block=block, compile=compile, proxies=proxies, memory=bank, gather=gather
+    )
+
+
+class Objective(nn.Module):
+    """Loss of a batch: `objective(embeddings, labels)`. Made by `likewise.objective`."""
+
+    def __init__(
+        self,
+        loss: Any,
+        *,
+        miner: Miner,
+        normalize: bool | None,
+        block: int | Literal["auto"] | None,
+        compile: bool | Literal["auto"],
+        proxies: Proxies | None,
+        memory: MemoryBank | None,
+        gather: bool | dist.ProcessGroup,
+    ) -> None:
+        super().__init__()
+        self.loss = loss
+        self.miner = miner
+        self.normalize: bool = trait(loss, "normalize") if normalize is None else normalize
+        self.block = block
+        self.fuse = compile  # nn.Module has a method named compile
+        self.proxies = proxies
+        self.memory = memory
+        self.gather = gather
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        *,
+        references: Tensor | None = None,
+        reference_labels: Tensor | None = None,
+        items: Tensor | None = None,
+    ) -> Tensor:
+        """Mean loss of the anchors that have a positive and a negative among their references; a zero if there is none.
+
+        `references` and `reference_labels` compare the embeddings with another set instead of with each other; `items` are the
+        embeddings' indices in the data set, for the memory bank.
+        """
+        labels = self.check(embeddings, labels)
+        if (references is None) != (reference_labels is None):
+            raise ValueError("references and reference_labels belong together: give both or neither")
+        if items is not None and items.shape != labels.shape:
+            raise ValueError(f"items must be one index an embedding: {tuple(items.shape)} given for {labels.shape[0]} embeddings")
+        with torch.autocast(embeddings.device.type, enabled=False):
+            vectors = self._vectors(embeddings)
+            if references is not None and reference_labels is not None:
+                return self._against(vectors, labels, references, reference_labels)
+            loss = self._within(vectors, labels, items)
+            if self.memory is not None and self.training:
+                self.memory.enqueue(vectors.detach(), labels, items)
+            return loss
+
+    def check(self, embeddings: Tensor, labels: Tensor, names: tuple[str, str] = ("embeddings", "labels")) -> Tensor:
+        """The labels as this objective uses them, after a look at both."""
+        classes: int | None = self.proxies.num_classes if self.proxies is not None else getattr(self.loss, "num_classes", None)
+        dim = next((owner.vectors.shape[1] for owner in (self.proxies, self.memory) if owner is not None), None)
+        return checked_labels(embeddings, labels, names=names, num_classes=classes, dim=dim)
+
+    def rows(self, embeddings: Tensor, labels: Tensor) -> Rows:
+        """The batch's rows as this objective compares them, on this rank alone."""
+        return self._ready(self._rows(self._vectors(embeddings), labels, None, slice(None)))
+
+    def _vectors(self, embeddings: Tensor) -> Tensor:
+        return unit(embeddings) if self.normalize else embeddings
+
+    def _against(self, vectors: Tensor, labels: Tensor, references: Tensor, reference_labels: Tensor) -> Tensor:
+        """The loss of a batch compared with another set."""
+        if self.proxies is not None or self.memory is not None or hasattr(self.loss, "of_batch") or hasattr(self.loss, "of_vectors"):
+            raise ValueError(f"{type(self.loss).__name__} brings what it compares with: leave references out")
+        reference_labels = self.check(references, reference_labels, ("references", "reference_labels"))
+        if references.shape[1] != vectors.shape[1]:
+            raise ValueError(f"references have {references.shape[1]} dimensions, embeddings {vectors.shape[1]}: they must be equal")
+        references = self._vectors(references).to(vectors.dtype)
+        make = prototype_rows if trait(self.loss, "meets") == "prototypes" else other_rows
+        return self._loss(make(vectors, labels, references, reference_labels, unit=self.normalize), vectors, None)
+
+    def _within(self, vectors: Tensor, labels: Tensor, items: Tensor | None) -> Tensor:
+        """The loss of a batch compared with itself, its proxies, its memory or all ranks' batches."""
+        ranks = self._ranks(labels)
+        if ranks is not None:
+            vectors, labels = ranks.gather(vectors), ranks.gather(labels)
+        if hasattr(self.loss, "of_vectors"):
+            loss: Tensor = self.loss.of_vectors(vectors.to(statistics_dtype(vectors)), labels)
+            return loss
+        own = slice(None) if ranks is None or hasattr(self.loss, "of_batch") else ranks.own
+        return self._loss(self._rows(vectors, labels, items, own), vectors, ranks)
+
+    def _ranks(self, labels: Tensor) -> Ranks | None:
+        if self.gather is False or not dist.is_available() or not dist.is_initialized():
+            return None
+        group = None if self.gather is True else self.gather
+        if dist.get_world_size(group) == 1:
+            return None
+        if self.memory is not None:
+            raise ValueError("memory and gather cannot be combined: each rank would queue another share of the batch")
+        return Ranks.sharing(labels.shape[0], labels.device, group)
+
+    def _rows(self, vectors: Tensor, labels: Tensor, items: Tensor | None, own: slice) -> Rows:
+        """Anchors (the `own` share of the vectors) against what the loss says they meet."""
+        if self.proxies is not None:
+            proxies = self._vectors(self.proxies.vectors).to(vectors.dtype)
+            if trait(self.loss, "proxies_are_anchors"):
+                return other_rows(proxies, self.proxies.labels, vectors, labels, unit=self.normalize)
+            return other_rows(vectors[own], labels[own], proxies, self.proxies.labels, unit=self.normalize)
+        if trait(self.loss, "meets") == "prototypes":
+            support = support_items(labels, getattr(self.loss, "num_support", None))
+            anchors = torch.zeros_like(support)
+            anchors[own] = ~support[own]
+            return prototype_rows(vectors[anchors], labels[anchors], vectors[support], labels[support], unit=False)
+        if self.memory is not None:
+            return self.memory.rows(vectors, labels, items, unit=self.normalize)
+        return batch_rows(vectors, labels, unit=self.normalize, own=own)
+
+    def _ready(self, rows: Rows) -> Rows:
+        """The rows with what the loss, the miner and the engine want to know about them."""
+        device = rows.anchors.device
+        # a row's few positives are worth finding where masks over whole rows cost more; a GPU's fused step is better off with masks
+        compact = trait(self.loss, "expands_positives") or (
+            device.type == "cpu" and rows.num_anchors * rows.num_references > COMPACT_PAIRS and not hasattr(self.loss, "of_batch")
+        )
+        return replace(
+            rows,
+            references=rows.references.detach() if trait(self.loss, "references_constant") else rows.references,
+            grouping=Grouping.of(rows.anchor_labels, rows.reference_labels) if compact else None,
+            noise=self.miner.noise(rows.num_anchors, device) if self.miner.draws else None,
+        )
+
+    def _engine(self, rows: Rows) -> Engine:
+        expands = trait(self.loss, "expands_positives") and rows.grouping is not None
+        return choose_engine(rows, block=self.block, compile=self.fuse, pairs_per_pair=rows.grouping.largest if expands else 1)  # type: ignore[union-attr]
+
+    def _loss(self, rows: Rows, vectors: Tensor, ranks: Ranks | None) -> Tensor:
+        if rows.num_anchors == 0 or rows.num_references == 0:  # an episode of singletons has no support
+            return ((rows.anchors.sum() + rows.references.sum()) * 0).to(statistics_dtype(vectors))
+        rows = self._ready(rows)
+        loss, counted = loss_of_rows(self.loss, self.miner, rows, self._engine(rows), ranks=ranks)
+        if hasattr(self.loss, "penalty"):
+            dtype = statistics_dtype(vectors)
+            loss = loss + self.loss.penalty(vectors.to(dtype), rows.references.to(dtype)) * (counted > 0)
+        return loss
+
+    def extra_repr(self) -> str:
+        return f"loss={self.loss}, miner={self.miner}, normalize={self.normalize}, block={self.block}, compile={self.fuse}"
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Rows brought to length 1, computed in at least float32; a zero vector stays zero, with a finite gradient."""
+    wide = vectors.to(statistics_dtype(vectors))
+    length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+    return (wide / torch.where(length > 0, length, 1.0)).to(vectors.dtype)

@@ -1,0 +1,156 @@
+"""Pairs: anchors' rows of similarities split into positives and negatives, and the masked reductions losses are written in.
+
+A row is one anchor against everything it is compared with (its references). A loss sees a block of rows as `Pairs` and
+returns one value a row; a miner maps `Pairs` to `Pairs` with narrower masks.
+
+`pairs.positives` and `pairs.negatives` are two `Side`s of the same rows. The negatives always span the whole row; the
+positives may be held compactly, as the few columns that can be positive at all, which is what makes the pull of a loss
+nearly free in a large batch. A loss that reads `side.similarity`, `side.distance` and `side.mask` need not know which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+VERY_LOW = -1e30  # stands in for minus infinity where the arithmetic that follows must stay finite
+
+
+class NotPairsAloneError(ValueError):
+    """The loss asked for something that is not a function of the pairs' similarities."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """The positives or the negatives of a block of rows."""
+
+    similarity: Tensor  # (anchors, k)
+    mask: Tensor  # (anchors, k) bool: which of them are on this side
+    columns: Tensor | None = None  # (anchors, k) the reference each entry stands for; None: all references in order
+    norms: Tensor | None = None  # (anchors, k) ||x||^2 + ||y||^2; None: unit vectors
+    of_vectors: bool = True  # False: norms are needed but only similarities are known
+
+    @property
+    def squared_distance(self) -> Tensor:
+        """d^2 = ||x||^2 + ||y||^2 - 2 s, exactly 0 (with gradient 0) where it is below the round-off of that difference."""
+        if not self.of_vectors:
+            raise NotPairsAloneError("the distance of vectors that are not normalised depends on their norms, not on pairs alone")
+        round_off = 8 * torch.finfo(self.similarity.dtype).eps
+        if self.norms is None:
+            return F.threshold(torch.rsub(self.similarity, 2.0, alpha=2), round_off, 0.0)
+        squared = self.norms - 2 * self.similarity
+        return torch.where(squared > round_off * self.norms.detach() / 2, squared, 0.0)
+
+    @property
+    def distance(self) -> Tensor:
+        """d, with gradient 0 where d = 0: two equal vectors have no direction apart."""
+        squared = self.squared_distance
+        # threshold selects (never multiplies), so the infinite slope of the root at 0 does not reach the gradient
+        return F.threshold(squared, 0.0, 0.0).sqrt()
+
+    @property
+    def count(self) -> Tensor:
+        """How many entries are on this side, at least 1, as a number to divide by."""
+        return self.mask.sum(-1).clamp_min(1).to(self.similarity.dtype)
+
+    @property
+    def empty(self) -> Tensor:
+        return ~self.mask.any(-1)
+
+    def per_column(self, values: Tensor) -> Tensor:
+        """One value a reference (references,) laid out as this side's entries: (anchors, k) or broadcastable to it."""
+        return values if self.columns is None else values[self.columns]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A block of anchors' rows against their references."""
+
+    positives: Side
+    negatives: Side
+    anchor_labels: Tensor  # (anchors,)
+    dim: int  # of the embedding space
+    noise: Tensor | None = None  # (anchors, 1) one uniform number a row, for miners that draw
+    statistic: Tensor | None = None  # (references,) the loss's own statistic of each reference's row
+    references: Tensor | None = None  # (references, d) the vectors, for losses of reference pairs
+    gram: Tensor | None = None  # (references, references) instead of the vectors, where only similarities are known
+
+    @property
+    def similarity(self) -> Tensor:  # (anchors, references)
+        return self.negatives.similarity
+
+    @property
+    def negative(self) -> Tensor:  # (anchors, references) bool
+        return self.negatives.mask
+
+    @property
+    def positive(self) -> Tensor:  # (anchors, references) bool
+        side = self.positives
+        if side.columns is None:
+            return side.mask
+        hits = torch.zeros(self.similarity.shape, dtype=torch.uint8, device=side.mask.device)
+        return hits.scatter_add_(1, side.columns, side.mask.to(torch.uint8)) > 0
+
+    @property
+    def distance(self) -> Tensor:  # (anchors, references)
+        return self.negatives.distance
+
+    @property
+    def valid(self) -> Tensor:
+        """Anchors with at least one positive and one negative: those the batch loss averages over. (anchors,)"""
+        return ~(self.positives.empty | self.negatives.empty)
+
+    def narrow(self, *, positive: Tensor | None = None, negative: Tensor | None = None) -> Pairs:
+        """The same rows, keeping only the positives and negatives for which the given (anchors, k) conditions hold."""
+        pull, push = self.positives, self.negatives
+        return replace(
+            self,
+            positives=pull if positive is None else replace(pull, mask=pull.mask & positive),
+            negatives=push if negative is None else replace(push, mask=push.mask & negative),
+        )
+
+    def similarity_between_references(self, columns: Tensor) -> Tensor:
+        """Rows of the references named by columns (anchors, k) against all references: (anchors, k, references)."""
+        if self.gram is not None:
+            return self.gram[columns]
+        if self.references is None:
+            raise NotPairsAloneError("the similarities between references are not known here")
+        return (self.references[columns] @ self.references.T).to(self.similarity.dtype)
+
+
+def masked_sum(values: Tensor, mask: Tensor) -> Tensor:
+    return torch.where(mask, values, 0.0).sum(-1)
+
+
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the mask; 0 where it is empty."""
+    return masked_sum(values, mask) / mask.sum(-1).clamp_min(1).to(values.dtype)
+
+
+def masked_max(values: Tensor, mask: Tensor, *, empty: float = -torch.inf) -> Tensor:
+    """Largest over the mask; `empty`, without gradient, where it is empty."""
+    return torch.where(mask, values, empty).amax(-1)
+
+
+def masked_min(values: Tensor, mask: Tensor, *, empty: float = torch.inf) -> Tensor:
+    """Smallest over the mask; `empty`, without gradient, where it is empty."""
+    return torch.where(mask, values, empty).amin(-1)
+
+
+def log_sum_exp(values: Tensor, mask: Tensor, *, empty: float = -torch.inf) -> Tensor:
+    """log sum exp over the mask; `empty`, without gradient, where it is empty."""
+    filled = torch.where(mask, values, VERY_LOW)
+    top = filled.detach().amax(-1, keepdim=True).clamp_min(VERY_LOW / 2)  # so that an empty row sums to 0
+    total = (filled - top).exp().sum(-1)
+    nothing = total == 0  # the largest term is exp(0): a sum of 0 has no terms
+    return torch.where(nothing, empty, torch.where(nothing, 1.0, total).log() + top.squeeze(-1))
+
+
+def log1p_sum_exp(values: Tensor, mask: Tensor) -> Tensor:
+    """log(1 + sum exp) over the mask; 0 where it is empty."""
+    filled = torch.where(mask, values, VERY_LOW)
+    top = filled.detach().amax(-1, keepdim=True).clamp_min(0.0)
+    return (torch.exp(-top.squeeze(-1)) + (filled - top).exp().sum(-1)).log() + top.squeeze(-1)

@@ -1,0 +1,183 @@
+"""Rows: all anchors of a batch with everything they are compared with, before any similarity is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypedDict
+
+import torch
+from torch import Tensor
+
+from likewise.pairs import Pairs, Side
+
+RowFunction = Callable[[Pairs], Tensor]  # a block of rows -> (anchors, ...): one result a row
+
+
+class BlockTensors(TypedDict):
+    """What a block of rows is made of: plain tensors, so that a function of them can be compiled."""
+
+    anchor_labels: Tensor  # (a,)
+    reference_labels: Tensor  # (r,)
+    anchor_items: Tensor | None  # (a,)
+    reference_items: Tensor | None  # (r,)
+    present: Tensor | None  # (r,)
+    columns: Tensor | None  # (a, k)
+    exists: Tensor | None  # (a, k)
+    noise: Tensor | None  # (a, 1)
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Where the references of each class are, so that an anchor's positives are found without searching its row."""
+
+    order: Tensor  # (r,) columns sorted by class
+    start: Tensor  # (n,) where the anchor's class begins in `order`
+    size: Tensor  # (n,) how many references its class has
+    largest: int
+
+    @staticmethod
+    def of(anchor_labels: Tensor, reference_labels: Tensor) -> Grouping:
+        ordered, order = torch.sort(reference_labels, stable=True)
+        start = torch.searchsorted(ordered, anchor_labels)
+        size = torch.searchsorted(ordered, anchor_labels, right=True) - start
+        return Grouping(order=order, start=start, size=size, largest=max(1, int(size.max())))
+
+    def columns(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """Columns of the anchors' own class and which of them exist: two (a, largest) tensors."""
+        slot = torch.arange(self.largest, device=self.order.device)
+        exists = slot < self.size[rows, None]
+        position = (self.start[rows, None] + slot).clamp_max_(self.order.shape[0] - 1)
+        return self.order[position], exists
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Anchors (n, d) against references (r, d).
+
+    A pair is positive when the labels are equal and the items differ, negative when the labels differ. Items are told
+    apart by index (`anchor_items`, `reference_items`), never by value, so two equal vectors are still a pair.
+    """
+
+    anchors: Tensor  # (n, d)
+    references: Tensor  # (r, d); the very same tensor as `anchors` when the batch is compared with itself
+    anchor_labels: Tensor  # (n,)
+    reference_labels: Tensor  # (r,)
+    anchor_items: Tensor | None = None  # (n,) None: no reference is an anchor
+    reference_items: Tensor | None = None  # (r,)
+    present: Tensor | None = None  # (r,) bool: references that exist at all; None: all of them
+    unit: bool = True  # all vectors have length 1
+    grouping: Grouping | None = None
+    noise: Tensor | None = None  # (n, 1)
+    statistic: Tensor | None = None  # (r,)
+
+    @property
+    def num_anchors(self) -> int:
+        return self.anchors.shape[0]
+
+    @property
+    def num_references(self) -> int:
+        return self.references.shape[0]
+
+    @property
+    def symmetric(self) -> bool:
+        return self.references is self.anchors
+
+    def similarity(self) -> Tensor:  # (n, r)
+        return self.anchors @ self.references.T
+
+    def squared_norms(self) -> tuple[Tensor, Tensor] | None:
+        """||x||^2 of anchors and references, where they are not all 1."""
+        if self.unit:
+            return None
+        dtype = statistics_dtype(self.anchors)
+        references = self.references.to(dtype).square().sum(-1)
+        return references if self.symmetric else self.anchors.to(dtype).square().sum(-1), references
+
+    def block(self, rows: slice = slice(None)) -> BlockTensors:
+        columns, exists = (None, None) if self.grouping is None else self.grouping.columns(rows)
+        return {
+            "anchor_labels": self.anchor_labels[rows],
+            "reference_labels": self.reference_labels,
+            "anchor_items": None if self.anchor_items is None else self.anchor_items[rows],
+            "reference_items": self.reference_items,
+            "present": self.present,
+            "columns": columns,
+            "exists": exists,
+            "noise": None if self.noise is None else self.noise[rows],
+        }
+
+    def of_references(self, noise: Tensor | None) -> Rows:
+        """The references as anchors against themselves."""
+        if self.symmetric:
+            return self
+        items = self.reference_items
+        if items is None:
+            items = torch.arange(self.num_references, device=self.references.device)
+        labels = self.reference_labels
+        return replace(
+            self,
+            anchors=self.references,
+            anchor_labels=labels,
+            anchor_items=items,
+            reference_items=items,
+            grouping=None if self.grouping is None else Grouping.of(labels, labels),
+            noise=noise,
+        )
+
+
+def statistics_dtype(vectors: Tensor) -> torch.dtype:
+    """Similarities are products in the vectors' own type; everything after them is at least float32."""
+    return torch.promote_types(vectors.dtype, torch.float32)
+
+
+def pairs_of(
+    similarity: Tensor,
+    block: BlockTensors,
+    *,
+    dim: int,
+    positive_similarity: Tensor | None = None,
+    anchor_square: Tensor | None = None,
+    reference_square: Tensor | None = None,
+    statistic: Tensor | None = None,
+    references: Tensor | None = None,
+    gram: Tensor | None = None,
+    norms_known: bool = True,
+) -> Pairs:
+    """The Pairs of a block of rows with the given similarities (a, r).
+
+    `positive_similarity` (a, k) stands in for the similarities at the block's columns, so that the two sides can be
+    differentiated apart.
+    """
+    labels, columns, present = block["anchor_labels"], block["columns"], block["present"]
+    dtype = statistics_dtype(similarity)
+    same = labels[:, None] == block["reference_labels"]
+    negative = ~same
+    if columns is None:
+        mask, at_columns = same, slice(None)
+    else:
+        assert block["exists"] is not None
+        mask, at_columns = block["exists"], columns
+    anchor_items, reference_items = block["anchor_items"], block["reference_items"]
+    if anchor_items is not None and reference_items is not None:
+        mask = mask & (reference_items[at_columns] != anchor_items[:, None])
+    if present is not None:
+        negative = negative & present
+        mask = mask & present[at_columns]
+    similarity = similarity.to(dtype)
+    if positive_similarity is None:
+        positive_similarity = similarity if columns is None else similarity.gather(1, columns)
+    positive_norms = negative_norms = None
+    if anchor_square is not None and reference_square is not None:
+        negative_norms = anchor_square[:, None] + reference_square
+        positive_norms = negative_norms if columns is None else anchor_square[:, None] + reference_square[columns]
+    return Pairs(
+        positives=Side(positive_similarity.to(dtype), mask, columns, positive_norms, norms_known),
+        negatives=Side(similarity, negative, None, negative_norms, norms_known),
+        anchor_labels=labels,
+        dim=dim,
+        noise=block["noise"],
+        statistic=statistic,
+        references=references,
+        gram=gram,
+    )
