@@ -36,10 +36,10 @@ class Classes:
         kinds, kind_of = torch.unique(sizes, dim=0, return_inverse=True)
         by_kind = torch.argsort(kind_of, stable=True)
         members = torch.bincount(kind_of, minlength=len(kinds)).tolist()
-        for (num_queries, num_items), of_kind in zip(kinds.tolist(), classes[by_kind].split(members), strict=True):
+        for (num_queries, num_items), of_kind in zip(kinds.tolist(), torch.split(classes[by_kind], members), strict=True):
             if num_queries == 0 or num_items == 0:
                 continue
-            for chunk in of_kind.split(max(1, most_pairs // (num_queries * num_items))):
+            for chunk in torch.split(of_kind, max(1, most_pairs // (num_queries * num_items))):
                 query_at = self.query_start[chunk][:, None] + torch.arange(num_queries, device=chunk.device)
                 item_at = self.gallery_start[chunk][:, None] + torch.arange(num_items, device=chunk.device)
                 yield self.query_order[query_at], self.gallery_order[item_at]
@@ -73,7 +73,7 @@ class Positives:
                 near.masked_fill_(queries[:, :, None] == items[:, None, :], -torch.inf)
             rows[part] = queries.flatten()
             count[part] = num_items - int(exclude_self)
-            near, which = near.max(dim=2, keepdim=True) if best_only else near.sort(dim=2, descending=True, stable=True)
+            near, which = _best(scorer, queries, items, near) if best_only else near.sort(dim=2, descending=True, stable=True)
             slots = near.shape[2]
             score[:slots, part] = near.reshape(num_here, slots).T
             index[:slots, part] = items[:, None, :].expand(-1, queries.shape[1], -1).gather(2, which).reshape(num_here, slots).T
@@ -81,3 +81,17 @@ class Positives:
             index, score = index[: width - 1], score[: width - 1]
         missing = score == -torch.inf
         return cls(rows, count, index.masked_fill_(missing, -1), score.masked_fill_(missing, torch.inf))
+
+
+def _best(scorer: Scorer, queries: Tensor, items: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
+    """The nearest positive of every query, the lower index among equals; `near` alone cannot tell these apart."""
+    best, which = near.max(dim=2, keepdim=True)
+    rivals = (near >= best - 2 * scorer.slack(torch.float64)[queries][:, :, None]) & near.isfinite()
+    of_class, of_query, slot = (rivals & (rivals.sum(dim=2, keepdim=True) > 1)).nonzero(as_tuple=True)
+    if len(slot):
+        exact = torch.full_like(near, -torch.inf)
+        exact[of_class, of_query, slot] = scorer.exact(queries[of_class, of_query], items[of_class, slot])
+        top = exact.amax(dim=2, keepdim=True)
+        first = (exact == top).int().argmax(dim=2, keepdim=True)  # items of a class are in rising order
+        which = torch.where(top > -torch.inf, first, which)
+    return best, which

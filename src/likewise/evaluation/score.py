@@ -72,7 +72,7 @@ def fixed_order_sum(terms: Tensor) -> Tensor:
 def square_norms(rows: Tensor) -> Tensor:
     """Squared length of every row in float64, in the fixed order."""
     chunk = 8192 if rows.is_cuda else 512
-    return torch.cat([fixed_order_sum(part.double().square_()) for part in rows.split(chunk)])
+    return torch.cat([fixed_order_sum(part.double().square_()) for part in torch.split(rows, chunk)])
 
 
 @dataclass(frozen=True)
@@ -157,10 +157,10 @@ class Scorer:
             return self.query_square_norms.new_ones(len(self.queries)), self.query_square_norms.new_ones(len(self.gallery))
         chunk = 8192 if self.queries.is_cuda else 512
         centre = self.centre.double()
-        own = torch.cat([square_norms(part.double() - centre) for part in self.queries.split(chunk)])
+        own = torch.cat([square_norms(part.double() - centre) for part in torch.split(self.queries, chunk)])
         if self.queries is self.gallery:
             return own, own
-        return own, torch.cat([square_norms(part.double() - centre) for part in self.gallery.split(chunk)])
+        return own, torch.cat([square_norms(part.double() - centre) for part in torch.split(self.gallery, chunk)])
 
     def slack(self, dtype: torch.dtype) -> Tensor:
         """(Q,) float64: a bound on |block score - true score| for matrix products in `dtype`.
@@ -188,11 +188,18 @@ class Scorer:
         offset = self._centred_square_norms[1][columns].mul(-0.5).to(dtype)
         return torch.addmm(offset, left, right.T, out=out)
 
+    def class_scores(self, queries: Tensor, items: Tensor) -> Tensor:
+        """(classes, n_q, n_g) float64 scores of queries (classes, n_q) with items (classes, n_g), within slack(float64) of the truth."""
+        left = self._factor(self.queries[queries.flatten()], self._query_lengths[queries.flatten()], torch.float64)
+        right = self._factor(self.gallery[items.flatten()], self._gallery_lengths[items.flatten()], torch.float64)
+        scores = torch.bmm(left.view(*queries.shape, -1), right.view(*items.shape, -1).mT)
+        return scores if self.metric == "cosine" else scores.sub_(self._centred_square_norms[1][items][:, None, :] / 2)
+
     def exact(self, query_index: Tensor, gallery_index: Tensor) -> Tensor:
         """(pairs,) float64: the similarity for cosine, minus the squared distance for Euclidean; it depends on the two vectors alone."""
         pieces = []
         chunk = EXACT_CHUNK_CUDA if self.queries.is_cuda else EXACT_CHUNK_CPU
-        for query, item in zip(query_index.split(chunk), gallery_index.split(chunk), strict=True):
+        for query, item in zip(torch.split(query_index, chunk), torch.split(gallery_index, chunk), strict=True):
             terms = self.queries[query].double()
             if self.metric == "cosine":
                 dot = fixed_order_sum(terms.mul_(self.gallery[item]))

@@ -1,0 +1,124 @@
+"""Binary embeddings: packed bits, their nearest neighbours by Hamming distance, and the ranks their retrieval scores need."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from likewise.evaluation.nearest import block_shape, check_k, top
+from likewise.evaluation.positives import Classes
+from likewise.evaluation.ranks import Ranks
+from likewise.evaluation.score import Embeddings, as_embeddings
+
+
+def pack_bits(embeddings: Embeddings) -> Tensor:
+    """(N, dim) numbers as (N, ceil(dim / 8)) uint8: a bit is 1 where the number is above 0, the first in the highest place, zeros at the end."""
+    bits = (as_embeddings(embeddings, "embeddings") > 0).to(torch.uint8)
+    bits = torch.nn.functional.pad(bits, (0, -bits.shape[1] % 8)).unflatten(1, (-1, 8))
+    return (bits << torch.arange(7, -1, -1, dtype=torch.uint8, device=bits.device)).sum(dim=2, dtype=torch.uint8)
+
+
+def unpack_bits(packed: Embeddings) -> Tensor:
+    """Packed bits as (N, 8 x bytes) float32 of -1 and +1, for what works on vectors (k-means): |q - g|^2 = 4 x Hamming distance."""
+    return _signs(_check_packed(packed, packed)[0]).float()
+
+
+def hamming_nearest(
+    queries: Embeddings, gallery: Embeddings, k: int, *, exclude_self: bool = False, block: int | Literal["auto"] = "auto"
+) -> tuple[Tensor, Tensor]:
+    """The k gallery items that differ in the fewest bits: index (Q, k) int64 and distance (Q, k) int64; of equals the lower index first."""
+    own, other = _check_packed(queries, gallery)
+    check_k(k, len(other) - int(exclude_self), exclude_self)
+    if exclude_self and len(own) > len(other):
+        raise ValueError(
+            f"exclude_self with {len(own)} queries and {len(other)} gallery items: expected query i to be gallery row i; pass the queries as gallery"
+        )
+    rows, columns = block_shape(block, len(other), own.is_cuda)
+    signs = _signs(other)
+    index = torch.empty(len(own), k, dtype=torch.int64, device=own.device)
+    distance = torch.empty_like(index)
+    for part in torch.split(torch.arange(len(own), device=own.device), rows):
+        best = torch.empty(len(part), 0, dtype=torch.float64, device=own.device)
+        for start in range(0, len(other), columns):
+            keys = _keys(own, signs, part, slice(start, min(start + columns, len(other))), exclude_self).neg_()
+            best = torch.cat([best, top(keys, min(k, keys.shape[1]))[0]], dim=1)
+            if best.shape[1] > k:
+                best = best.topk(k, dim=1, sorted=False).values
+        keys = best.neg_().sort(dim=1).values.long()
+        index[part], distance[part] = keys % len(other), keys // len(other)
+    return index, distance
+
+
+def hamming_ranks(
+    queries: Embeddings, gallery: Embeddings | None, query_codes: Tensor, gallery_codes: Tensor, block: int | Literal["auto"]
+) -> Iterator[Ranks]:
+    """Ranks of all positives by Hamming distance; without a gallery every item queries all others."""
+    own, other = _check_packed(queries, queries if gallery is None else gallery)
+    rows, columns = block_shape(block, len(other), own.is_cuda)
+    signs = _signs(other)
+    classes = Classes.of(query_codes, gallery_codes)
+    num_positives = classes.gallery_count - int(gallery is None)
+    used = ((classes.query_count > 0) & (num_positives > 0)).nonzero().flatten()
+    for of_class, items in classes.groups(used, 1 << 22):
+        for start in range(0, of_class.numel(), max(1, rows // 8)):
+            part = of_class.flatten()[start : start + max(1, rows // 8)]
+            positives = items.repeat_interleave(of_class.shape[1], dim=0)[start : start + len(part)]
+            keys = torch.cat(
+                [
+                    _keys(own, signs, part, slice(at, min(at + columns, len(other))), gallery is None)
+                    for at in range(0, len(other), columns)
+                ],
+                dim=1,
+            )
+            thresholds = keys.gather(1, positives)
+            if positives.shape[1] <= 64:
+                rank = torch.stack([(keys < threshold[:, None]).sum(dim=1) for threshold in thresholds.unbind(dim=1)], dim=1) + 1
+            else:
+                rank = torch.searchsorted(keys.sort(dim=1).values, thresholds) + 1
+            rank = rank.masked_fill(thresholds.isinf(), len(other) + 1).sort(dim=1).values
+            count = torch.full_like(part, positives.shape[1] - int(gallery is None))
+            yield Ranks(part, count, rank[:, : positives.shape[1] - int(gallery is None)])
+
+
+def _check_packed(queries: Embeddings, gallery: Embeddings) -> tuple[Tensor, Tensor]:
+    tensors = []
+    for name, packed in (("queries", queries), ("gallery", gallery)):
+        tensor = packed if isinstance(packed, Tensor) else torch.from_numpy(np.ascontiguousarray(packed))
+        if tensor.dtype != torch.uint8 or tensor.ndim != 2 or tensor.shape[1] == 0:
+            raise ValueError(
+                f"{name} are {tensor.dtype} of shape {tuple(tensor.shape)}: expected packed bits, uint8 of shape (items, bytes); pack with pack_bits"
+            )
+        tensors.append(tensor)
+    own, other = tensors
+    if own.shape[1] != other.shape[1]:
+        raise ValueError(
+            f"queries have {own.shape[1]} bytes and the gallery {other.shape[1]}: expected the same; pack both from the same model"
+        )
+    if len(other) == 0:
+        raise ValueError("the gallery is empty: expected at least one item to search in")
+    return own, other
+
+
+def _signs(packed: Tensor) -> Tensor:
+    """Bits as -1 and +1: <q, g> = bits - 2 x Hamming distance."""
+    places = torch.arange(7, -1, -1, dtype=torch.uint8, device=packed.device)
+    return ((packed[:, :, None] >> places) & 1).flatten(1).to(torch.int8).mul_(2).sub_(1)
+
+
+def _keys(own: Tensor, signs: Tensor, rows: Tensor, columns: slice, exclude_self: bool) -> Tensor:
+    """(rows, columns) float64: distance x G + index, so that no two keys of a row are equal and ties fall to the lower index; +inf for the query itself."""
+    num_items, bits = signs.shape
+    dots = _dots(_signs(own[rows]), signs[columns])
+    keys = dots.double().sub_(bits).mul_(-0.5 * num_items).add_(torch.arange(columns.start, columns.stop, device=rows.device))
+    if exclude_self:
+        local = rows - columns.start
+        inside = ((local >= 0) & (local < keys.shape[1])).nonzero().flatten()
+        keys[inside, local[inside]] = torch.inf
+    return keys
+
+
+def _dots(left: Tensor, right: Tensor) -> Tensor:
+    """Exact integer products: float32 sums of +-1 are exact to 2^24 bits."""
+    return left.float() @ right.float().T

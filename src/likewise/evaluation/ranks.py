@@ -1,0 +1,247 @@
+"""The rank of every positive in the whole ranking of its query, without sorting it.
+
+    rank(q, p) = 1 + #{g : s(q, g) > s(q, p)} + #{g < p : s(q, g) = s(q, p)}        (g over the gallery without q itself)
+
+R@K, R-precision, MAP@R and mAP all follow from these ranks, so one pass of counting over blocks of scores serves them all. A block score is within
+`slack` of the truth; what lies above the band s(q, p) +- slack is counted, and only where the band holds more than p and its exact
+duplicates are the scores taken again in float64, and what is left after that decided by exact scores.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from likewise.evaluation.counting import count_band
+from likewise.evaluation.positives import Classes, Positives
+from likewise.evaluation.score import Scorer, full_float32
+
+# More positives than this a query, and sorting a row is cheaper than one comparison of the row for each.
+MOST_COUNTED = 64
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which ranks have to be exact: that of the best positive up to best_cap, those of the others up to R, or all."""
+
+    best_cap: int
+    others: bool
+    all: bool
+
+    def caps(self, scorer: Scorer, positives: Positives) -> Tensor | None:
+        """(slots, n) largest rank of interest; None: every rank."""
+        if self.all:
+            return None
+        caps = (positives.count * int(self.others)).expand(len(positives.index), -1)
+        tie = 2 * scorer.slack(torch.float64)[positives.rows]
+        may_be_best = (positives.score >= positives.score[0] - tie) & (positives.index >= 0)
+        return torch.where(may_be_best, caps.clamp(min=self.best_cap), caps)
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Exact copies within the gallery: they tie with each other for every query, so their order is known without any score."""
+
+    code: Tensor  # (G,) the lowest index with the same row
+    size: Tensor  # (G,) how many such rows there are
+    before: Tensor  # (G,) how many of them have a lower index
+
+    @classmethod
+    def of(cls, gallery: Tensor) -> "Duplicates":
+        num, device = len(gallery), gallery.device
+        bits = (gallery + 0.0).view(torch.int32).long()  # + 0.0: minus zero is zero
+        generator = torch.Generator().manual_seed(0)
+        weights = torch.randint(-(2**62), 2**62, (bits.shape[1],), generator=generator).to(device)
+        hashes = torch.cat([(part * weights).sum(dim=1) for part in torch.split(bits, 1 << 14)])
+        inverse = torch.unique(hashes, return_inverse=True)[1]
+        first = torch.full((num,), num, dtype=torch.int64, device=device)
+        first.scatter_reduce_(0, inverse, torch.arange(num, device=device), "amin")
+        code = first[inverse]
+        same = torch.cat([(a == gallery[b]).all(dim=1) for a, b in zip(torch.split(gallery, 1 << 14), torch.split(code, 1 << 14), strict=True)])
+        code = torch.where(same, code, torch.arange(num, device=device))  # equal hashes of unequal rows
+        size = torch.bincount(code, minlength=num)[code]
+        order = torch.argsort(code, stable=True)
+        start = torch.searchsorted(code[order], code)
+        before = torch.empty_like(code)
+        before[order] = torch.arange(num, device=device)
+        return cls(code, size, before - start)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Ranks of the positives of some queries, in rising order; missing ones and those beyond interest are larger than any of interest."""
+
+    rows: Tensor  # (n,) query indices
+    count: Tensor  # (n,) R
+    rank: Tensor  # (n, slots) int64
+
+
+@dataclass(frozen=True)
+class RankCounter:
+    scorer: Scorer
+    exclude_self: bool
+    wanted: Wanted
+    duplicates: Duplicates
+    block_rows: int
+    block_columns: int
+    symmetric: bool
+
+    def ranks(self, query_codes: Tensor, gallery_codes: Tensor) -> Iterator[Ranks]:
+        classes = Classes.of(query_codes, gallery_codes)
+        best_only = not (self.wanted.others or self.wanted.all)
+        num_positives = classes.gallery_count - int(self.exclude_self)
+        has_some = (classes.query_count > 0) & (num_positives > 0)
+        is_counted = torch.ones_like(has_some) if best_only else num_positives <= MOST_COUNTED
+        most_pairs = 1 << (20 if self.scorer.queries.is_cuda else 15)
+        with full_float32():
+            counted = list(classes.groups((has_some & is_counted).nonzero().flatten(), most_pairs))
+            if counted:
+                yield self._count(Positives.of(self.scorer, counted, self.exclude_self, best_only))
+            for group in classes.groups((has_some & ~is_counted).nonzero().flatten(), 4 * self.block_rows * MOST_COUNTED):
+                positives = Positives.of(self.scorer, [group], self.exclude_self, best_only)
+                caps = self.wanted.caps(self.scorer, positives)
+                for part in torch.split(torch.arange(len(positives.rows), device=positives.rows.device), self._rows_in_float64()):
+                    yield self._finish(positives, caps, part, self._in_float64(positives, caps, part))
+
+    def _finish(self, positives: Positives, caps: Tensor | None, part: Tensor, rank: Tensor) -> Ranks:
+        of_interest = positives.index[:, part] >= 0
+        if caps is not None:
+            of_interest &= rank <= caps[:, part]  # beyond its cap a rank is only known to be beyond it
+        rank = torch.where(of_interest, rank, len(self.scorer.gallery) + 1)
+        return Ranks(positives.rows[part], positives.count[part], rank.T.contiguous().sort(dim=1).values)
+
+    def _count(self, positives: Positives) -> Ranks:
+        """Counting in the embeddings' own precision, then float64 for the queries that stay undecided."""
+        scorer, num = self.scorer, len(positives.rows)
+        dtype, device = scorer.queries.dtype, scorer.queries.device
+        caps = self.wanted.caps(scorer, positives)
+        slack = (scorer.slack(dtype) + scorer.slack(torch.float64))[positives.rows]
+        above = torch.zeros_like(positives.score)
+        reach = torch.zeros_like(positives.score)
+        if self.symmetric and self.exclude_self and scorer.is_symmetric and num == len(scorer.queries):
+            to_row = torch.empty_like(
+                positives.rows
+            )  # tables in the order of the queries, so that a block of rows is also a block of columns
+            to_row[positives.rows] = torch.arange(num, device=device)
+            positives = Positives(positives.rows[to_row], positives.count[to_row], positives.index[:, to_row], positives.score[:, to_row])
+            caps = None if caps is None else caps[:, to_row]
+            slack = slack[to_row]
+            self._count_mirrored(positives, slack, caps, above, reach)
+        else:
+            high, low = (positives.score + slack).to(dtype), (positives.score - slack).to(dtype)
+            for start in range(0, num, self.block_rows):
+                part = slice(start, min(start + self.block_rows, num))
+                rows = positives.rows[part]
+                slots = _slots_used(positives, part)
+                buffer = scorer.gallery_factor.new_empty(len(rows) * self.block_columns)
+                for columns in self._column_blocks():
+                    out = buffer[: len(rows) * (columns.stop - columns.start)].view(len(rows), -1)
+                    scores = scorer.block(rows, columns, out=out)
+                    self._drop_self(scores, rows, columns)
+                    cap = None if caps is None else caps[:slots, part]
+                    count_band(scores, high[:slots, part], low[:slots, part], above[:slots, part], reach[:slots, part], cap)
+        rank, undecided = self._decide(positives, slice(None), above, reach, caps)
+        again = undecided.any(dim=0).nonzero().flatten()
+        for part in torch.split(again, self._rows_in_float64()) if len(again) else ():
+            rank[:, part] = self._in_float64(positives, caps, part)
+        return self._finish(positives, caps, torch.arange(num, device=device), rank)
+
+    def _count_mirrored(self, positives: Positives, slack: Tensor, caps: Tensor | None, above: Tensor, reach: Tensor) -> None:
+        """Queries are the gallery: every block above the diagonal also serves, transposed, as its mirror image."""
+        scorer, num, side = self.scorer, len(positives.rows), self.block_columns
+        dtype = scorer.queries.dtype
+        high, low = (positives.score + slack).to(dtype), (positives.score - slack).to(dtype)
+        blocks = [slice(start, min(start + side, num)) for start in range(0, num, side)]
+        slots = [_slots_used(positives, block) for block in blocks]
+        buffer = scorer.gallery_factor.new_empty(side * side)
+        for i, rows in enumerate(blocks):
+            for j in range(i, len(blocks)):
+                columns = blocks[j]
+                out = buffer[: (rows.stop - rows.start) * (columns.stop - columns.start)].view(rows.stop - rows.start, -1)
+                scores = scorer.block(rows, columns, out=out)
+                if i == j:
+                    scores.fill_diagonal_(-torch.inf)
+                sides = ((rows, slots[i], scores), (columns, slots[j], scores.T)) if i != j else ((rows, slots[i], scores),)
+                for part, used, view in sides:
+                    cap = None if caps is None else caps[:used, part]
+                    count_band(view, high[:used, part], low[:used, part], above[:used, part], reach[:used, part], cap)
+
+    def _in_float64(self, positives: Positives, caps: Tensor | None, part: Tensor) -> Tensor:
+        """(slots, n) ranks of some of the queries from float64 scores of whole rows, near ties by exact scores."""
+        scorer = self.scorer
+        rows = positives.rows[part]
+        score = positives.score[:, part]
+        slack = 2 * scorer.slack(torch.float64)[rows]  # twice: the positives' own scores are as inexact
+        caps = None if caps is None else caps[:, part]
+        high, low = score + slack, score - slack
+        scores = torch.empty(len(rows), len(scorer.gallery), dtype=torch.float64, device=rows.device)
+        for columns in self._column_blocks():
+            scores[:, columns] = scorer.block(rows, columns, dtype=torch.float64)
+        self._drop_self(scores, rows, slice(0, len(scorer.gallery)))
+        if len(score) <= MOST_COUNTED:
+            above, reach = torch.zeros_like(score), torch.zeros_like(score)
+            count_band(scores, high, low, above, reach)
+        else:
+            rising = _sorted_rows(scores)
+            above = (len(scorer.gallery) - torch.searchsorted(rising, high.T.contiguous(), right=True)).T.double()
+            reach = (len(scorer.gallery) - torch.searchsorted(rising, low.T.contiguous())).T.double()
+        rank, undecided = self._decide(positives, part, above, reach, caps)
+        slots, queries = undecided.nonzero(as_tuple=True)
+        for some in torch.split(torch.arange(len(slots), device=rows.device), max(1, (1 << 22) // len(scorer.gallery))):
+            slot, query = slots[some], queries[some]
+            near = scores[query]
+            pair, item = ((near >= low[slot, query][:, None]) & (near <= high[slot, query][:, None])).nonzero(as_tuple=True)
+            positive = positives.index[slot, part[query]]
+            threshold = scorer.exact(rows[query], positive)[pair]
+            exact = scorer.exact(rows[query][pair], item)
+            better = (exact > threshold) | ((exact == threshold) & (item < positive[pair]))
+            rank[slot, query] = above[slot, query].long() + 1 + torch.bincount(pair[better], minlength=len(some))
+        return rank
+
+    def _decide(
+        self, positives: Positives, part: slice | Tensor, above: Tensor, reach: Tensor, caps: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Ranks where the band holds nothing but the positive and its copies, and where it may hold more."""
+        index = positives.index[:, part]
+        exists = index >= 0
+        item = index.clamp(min=0)
+        copies, before = self.duplicates.size[item], self.duplicates.before[item]
+        if self.exclude_self:
+            rows = positives.rows[part].expand_as(item)
+            is_copy = self.duplicates.code[rows] == self.duplicates.code[item]
+            copies, before = copies - is_copy.long(), before - (is_copy & (rows < item)).long()
+        undecided = exists & ((reach - above).long() != copies)
+        if caps is not None:
+            undecided &= above + 1 <= caps
+        return above.long() + 1 + before, undecided
+
+    def _rows_in_float64(self) -> int:
+        """Whole rows at once: as many as keep the float64 scores near 128 MB."""
+        return max(1, min(self.block_rows, (1 << 24) // len(self.scorer.gallery)))
+
+    def _column_blocks(self) -> list[slice]:
+        num = len(self.scorer.gallery)
+        return [slice(start, min(start + self.block_columns, num)) for start in range(0, num, self.block_columns)]
+
+    def _drop_self(self, scores: Tensor, rows: Tensor, columns: slice) -> None:
+        if self.exclude_self:
+            local = rows - columns.start
+            inside = ((local >= 0) & (local < scores.shape[1])).nonzero().flatten()
+            scores[inside, local[inside]] = -torch.inf
+
+
+def _slots_used(positives: Positives, part: slice) -> int:
+    return min(int(positives.count[part].max()), len(positives.index))
+
+
+def _sorted_rows(scores: Tensor) -> Tensor:
+    """Every row in rising order; on the CPU by numpy in threads, which sorts with vector instructions where torch does not."""
+    if scores.is_cuda:
+        return scores.sort(dim=1).values
+    rising = scores.numpy().copy()
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        list(pool.map(lambda part: part.sort(axis=1), np.array_split(rising, torch.get_num_threads())))
+    return torch.from_numpy(rising)
