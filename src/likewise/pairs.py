@@ -132,12 +132,14 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
 
 def masked_max(values: Tensor, mask: Tensor, *, empty: float = -torch.inf) -> Tensor:
     """Largest over the mask; `empty`, without gradient, where it is empty."""
-    return torch.where(mask, values, empty).amax(-1)
+    largest = torch.where(mask, values, -torch.inf).amax(-1)
+    return largest if empty == -torch.inf else torch.where(mask.any(-1), largest, empty)
 
 
 def masked_min(values: Tensor, mask: Tensor, *, empty: float = torch.inf) -> Tensor:
     """Smallest over the mask; `empty`, without gradient, where it is empty."""
-    return torch.where(mask, values, empty).amin(-1)
+    smallest = torch.where(mask, values, torch.inf).amin(-1)
+    return smallest if empty == torch.inf else torch.where(mask.any(-1), smallest, empty)
 
 
 def log_sum_exp(values: Tensor, mask: Tensor, *, empty: float = -torch.inf) -> Tensor:

@@ -36,7 +36,7 @@ class SoftTriple(Loss):
         of_class = ((similarity / self.gamma).softmax(-1) * similarity).sum(-1)
         own = pairs.positive.unflatten(-1, (-1, self.num_centers)).any(-1)
         other = pairs.negative.unflatten(-1, (-1, self.num_centers)).any(-1)
-        logits = self.scale * (of_class - self.margin * own)
+        logits = self.scale * (of_class - self.margin * own.to(of_class.dtype))
         own_logit = torch.where(own, logits, 0.0).sum(-1)
         return (log_sum_exp(logits, own | other) - own_logit).masked_fill(pairs.positives.empty, 0.0)
 
