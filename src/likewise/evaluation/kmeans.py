@@ -2,17 +2,19 @@
 
 Minimises the inertia sum_i ||x_i - c_a(i)||^2 over centroids c and assignments a. Two things make K = 11,316 affordable:
 
-Seeding. k-means++ draws each next centre with probability proportional to D_i^2, the squared distance of x_i to the centres so far: K
-passes over the data. Here a batch of candidates is drawn from the D^2 of the batch's start and gone through in order, each accepted with
-probability D_now^2 / D_start^2, where D_now counts the centres accepted before it. That is rejection sampling from the k-means++
-distribution, so the centres are distributed exactly as in k-means++ (Arthur & Vassilvitskii 2007), but the data are passed over once a
-batch, as a matrix product.
+Seeding. k-means++ draws each next centre with probability proportional to D_i^2, the squared distance of x_i to the centres so far; the
+greedy form (scikit-learn's) draws 2 + log K and keeps the one that lowers sum_i D_i^2 most. That is K passes over the data. Here several
+centres are drawn from one pass, a matrix product: candidates come from the D^2 of the batch's start and are kept with probability
+D_now^2 / D_start^2, where D_now counts the centres taken earlier in the batch. That is rejection sampling, so the candidates are
+distributed exactly as in k-means++ (Arthur & Vassilvitskii 2007). The gain by which the greedy choice is made is that at the batch's start
+times D_now^2 / D_start^2. Small clusters need the greedy form: at 5 items a cluster it lowers the final inertia by a tenth.
 
 Iterations. A centroid whose members did not change has not moved. A point no farther from its own centroid than before therefore only has
 to be compared with the centroids that moved (Kaukoranta et al. 1999); only the other points meet all K. Late iterations cost a fraction of
 the first.
 """
 
+import math
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Literal, NamedTuple
@@ -22,9 +24,13 @@ import torch
 from torch import Tensor
 
 Backend = Literal["auto", "torch", "faiss"]
+Array = np.ndarray
 
 BLOCK_ELEMENTS = {"cpu": 1 << 21, "cuda": 1 << 27}  # similarities held at once: 8 MiB stay near the cache of a CPU, 512 MiB fill a GPU
-SEEDING_BATCH = (16, 512)  # fewest and most candidates drawn at once
+SEEDING_SHARE, SEEDING_MOST = (
+    8.0,
+    256,
+)  # centres from one pass: an eighth of those there are, so that few candidates are in each other's way
 
 
 class Clusters(NamedTuple):
@@ -63,7 +69,7 @@ def kmeans(
     generator = torch.Generator().manual_seed(seed)
     best: Clusters | None = None
     for restart in range(restarts):
-        seeds = plus_plus(rows, k, generator=generator)
+        seeds = plus_plus(rows, k, generator=generator, trials=2 + int(math.log(k)))
         found = _lloyd(rows, seeds, iterations=iterations, tolerance=tolerance)
         if best is None or found.inertia < best.inertia:
             best = found
@@ -81,25 +87,29 @@ class Seeds(NamedTuple):
     squared_distance: Tensor  # (N,) to that centre
 
 
-def plus_plus(rows: Tensor, k: int, *, generator: torch.Generator) -> Seeds:
-    """k rows drawn as k-means++ does (see the module); `generator` is a CPU generator, so that devices draw alike."""
+def plus_plus(rows: Tensor, k: int, *, generator: torch.Generator, trials: int) -> Seeds:
+    """k rows drawn as greedy k-means++ does with `trials` candidates a centre; one trial is plain k-means++ (see the module).
+
+    `generator` is a CPU generator, so that devices draw alike.
+    """
     count, device = len(rows), rows.device
     squared_norm = rows.square().sum(dim=1)
     chosen = torch.randint(count, (1,), generator=generator)
     seeds = Seeds(chosen.to(device), torch.zeros(count, dtype=torch.int64, device=device), torch.full_like(squared_norm, torch.inf))
     _meet(seeds, rows, squared_norm, first=0)
     while (done := len(seeds.chosen)) < k:
+        batch = min(max(int(done / SEEDING_SHARE), 1), SEEDING_MOST, k - done)
         cumulative = seeds.squared_distance.double().cumsum(dim=0)
-        batch = min(max(done, SEEDING_BATCH[0]), SEEDING_BATCH[1])
-        draw = torch.rand(batch, dtype=torch.float64, generator=generator).to(device) * cumulative[-1]
+        draw = torch.rand(batch * trials, dtype=torch.float64, generator=generator).to(device) * cumulative[-1]
         candidates = torch.searchsorted(cumulative, draw, right=True).clamp_(max=count - 1)
-        threshold = torch.rand(batch, dtype=torch.float64, generator=generator).numpy()
+        threshold = torch.rand(batch * trials, dtype=torch.float64, generator=generator).numpy()
         at_start = seeds.squared_distance[candidates].double().cpu().numpy()
         if at_start.any():
             norm = squared_norm[candidates]
-            between = norm[:, None] + norm[None, :] - 2 * rows[candidates] @ rows[candidates].T
-            accepted = _accept(between.double().cpu().numpy(), at_start, threshold, at_most=k - done)
-            fresh = candidates[torch.from_numpy(accepted).to(device)]
+            between = (norm[:, None] + norm[None, :] - 2 * rows[candidates] @ rows[candidates].T).double().cpu().numpy()
+            gain = _gain(seeds, rows, squared_norm, candidates).cpu().numpy() if trials > 1 else np.ones(batch)
+            taken = _take(between, at_start, gain, threshold, trials=trials)
+            fresh = candidates[torch.from_numpy(taken).to(device)]
         else:  # every row coincides with a centre, there are fewer than k different rows: any others will do
             others = torch.randperm(count, generator=generator).to(device)
             fresh = others[~torch.isin(others, seeds.chosen)][: k - done]
@@ -108,18 +118,31 @@ def plus_plus(rows: Tensor, k: int, *, generator: torch.Generator) -> Seeds:
     return seeds
 
 
-def _accept(between: np.ndarray, at_start: np.ndarray, threshold: np.ndarray, *, at_most: int) -> np.ndarray:
-    """Positions of the candidates that k-means++ would have drawn one by one."""
-    now = at_start.copy()
-    accepted: list[int] = []
-    for candidate in range(len(now)):
-        if threshold[candidate] * at_start[candidate] < now[candidate]:
-            accepted.append(candidate)
-            if len(accepted) == at_most:
-                break
-            np.minimum(now, between[candidate], out=now)
-            now[candidate] = 0.0
-    return np.asarray(accepted, dtype=np.int64)
+def _gain(seeds: Seeds, rows: Tensor, squared_norm: Tensor, candidates: Tensor) -> Tensor:
+    """By how much each candidate would lower the sum of squared distances: sum_i [D_i^2 - ||x_i - x_candidate||^2]+."""
+    to = rows[candidates].T.contiguous()
+    norm = squared_norm[candidates]
+    spare = (seeds.squared_distance - squared_norm)[:, None]
+    gain = torch.zeros(len(candidates), dtype=torch.float64, device=rows.device)
+    for block in _blocks(len(rows), len(candidates), rows.device):
+        gain += torch.addmm(-norm, rows[block], to, alpha=2).add_(spare[block]).relu_().sum(dim=0)
+    return gain
+
+
+def _take(between: Array, at_start: Array, gain: Array, threshold: Array, *, trials: int) -> Array:
+    """Positions of the candidates that would have been taken one centre after the other."""
+    now = at_start.copy()  # squared distance of each candidate to the centres so far
+    taken: list[int] = []
+    for first in range(0, len(now), trials):
+        group = slice(first, first + trials)
+        valid = threshold[group] * at_start[group] < now[group]
+        if valid.any():
+            share = now[group] / np.where(valid, at_start[group], 1.0)
+            best = first + int(np.where(valid, gain[group] * share, -1.0).argmax())
+            taken.append(best)
+            np.minimum(now, between[best], out=now)
+            now[best] = 0.0
+    return np.asarray(taken, dtype=np.int64)
 
 
 def _meet(seeds: Seeds, rows: Tensor, squared_norm: Tensor, *, first: int) -> None:
@@ -226,10 +249,11 @@ def _faiss(rows: Tensor, k: int, *, seed: int, restarts: int, iterations: int, o
 
     data = np.ascontiguousarray(rows.cpu().numpy(), dtype=np.float32)
     best: Clusters | None = None
+    settings = {"niter": iterations, "min_points_per_centroid": 1, "max_points_per_centroid": len(data)}
+    if hasattr(faiss, "ClusteringInitMethod_KMEANS_PLUS_PLUS"):  # its random start, all that older versions have, misses separable clusters
+        settings["init_method"] = faiss.ClusteringInitMethod_KMEANS_PLUS_PLUS
     for restart in range(restarts):  # not faiss's own nredo, so that progress can be told
-        model = faiss.Kmeans(
-            data.shape[1], k, niter=iterations, seed=seed + restart, min_points_per_centroid=1, max_points_per_centroid=len(data), gpu=False
-        )
+        model = faiss.Kmeans(data.shape[1], k, seed=seed + restart, **settings)
         model.train(data)
         distance, assignment = model.index.search(data, 1)
         inertia = float(distance.sum(dtype=np.float64))
