@@ -3,5 +3,6 @@
 from likewise.losses import LOSSES
 from likewise.mining import MINERS
 from likewise.objective import Objective, objective
+from likewise.weights import DesignedByWeights, pair_weights
 
-__all__ = ["LOSSES", "MINERS", "Objective", "objective"]
+__all__ = ["LOSSES", "MINERS", "DesignedByWeights", "Objective", "objective", "pair_weights"]

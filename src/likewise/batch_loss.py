@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from likewise.collective import Ranks
-from likewise.engines import Dense, Engine
+from likewise.engines import Blocked, Dense, Engine
 from likewise.losses import Loss
 from likewise.mining import Miner
 from likewise.pairs import Pairs
@@ -83,7 +83,7 @@ def loss_of_rows(loss: Any, miner: Miner, rows: Rows, engine: Engine, *, ranks: 
     options: dict[str, Any] = {"parameters": parameters, "between_references": trait(loss, "between_references")}
     everywhere = trait(loss, "proxies_are_anchors")  # every rank holds all rows then: nothing is left to add up
     if hasattr(loss, "of_batch"):
-        whole = Dense() if not hasattr(engine, "given") else engine
+        whole = Dense() if isinstance(engine, Blocked) else engine  # a block never holds all rows
         return whole.each(WholeBatch(loss), rows, **options)[0], torch.ones((), device=rows.anchors.device)
     if hasattr(loss, "pooled"):
         totals = engine.each(MinedPool(loss, miner), rows, **options).sum(0)

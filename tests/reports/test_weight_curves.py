@@ -1,0 +1,52 @@
+"""The weight figure draws the curves of `weight_curve`, in the paper's colours."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from likewise.reports.weight_curves import COLOURS, FIGURE_1, NEGATIVES, POSITIVES, weight_curves_figure
+from likewise.weights import weight_curve
+
+
+def test_every_panel_shows_its_loss() -> None:
+    figure = weight_curves_figure()
+    panels = [axis for axis in figure.axes if axis.axison]
+    assert [panel.get_title() for panel in panels] == [name.replace("_", " ") for name in FIGURE_1]
+    for name, panel in zip(FIGURE_1, panels, strict=True):
+        for side, line in zip(("positive", "negative"), panel.lines, strict=False):
+            curve = weight_curve(
+                name, positives=POSITIVES, negatives=NEGATIVES, vary=side, similarities=np.asarray(line.get_xdata()).tolist()
+            )
+            assert np.array_equal(line.get_ydata(), curve.weights.numpy())
+            assert to_hex(line.get_color()) == COLOURS[side]
+            assert line.get_linestyle() == {"positive": "-", "negative": ":"}[side]
+            low, high = panel.get_ylim()
+            assert low < curve.weights.min()
+            assert curve.weights.max() < high
+    assert figure.get_supxlabel() == "cosine similarity"
+    assert figure.get_supylabel() == "weight"
+
+
+def test_mining_and_context_reach_the_curves() -> None:
+    figure = weight_curves_figure(["raw"], mining="vthm", positives=(0.3,), negatives=(0.2, 0.0))
+    line = figure.axes[0].lines[1]
+    weights = np.asarray(line.get_ydata())
+    assert np.array_equal(weights > 0, np.asarray(line.get_xdata()) > 0.3 - 0.1)
+    assert "mining: vthm" in figure.axes[1].get_legend().get_title().get_text()
+
+
+def test_the_figure_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "curves.png"
+    weight_curves_figure(["raw", "contrastive"], path=path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_no_names_and_no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="at least one loss"):
+        weight_curves_figure([])
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"likewise\[plots\]"):
+        weight_curves_figure(["raw"])
