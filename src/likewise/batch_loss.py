@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from likewise.collective import Ranks
 from likewise.engines import Blocked, Dense, Engine
 from likewise.losses import Loss
-from likewise.mining import Miner
-from likewise.pairs import Pairs
+from likewise.mining import Miner, row_noise
+from likewise.pairs import Pairs, as_number
 from likewise.rows import Rows
 
 
@@ -28,15 +28,14 @@ def mined(miner: Miner, pairs: Pairs) -> Pairs:
 
 @dataclass(frozen=True)
 class MinedValues:
-    """A row loss after mining as a row function: (a, 2), the value and 1 for anchors that count, 0 and 0 for the rest."""
+    """A row loss after mining: each anchor's value and 1, or 0 and 0 for anchors that do not count."""
 
     loss: Any
     miner: Miner
 
-    def __call__(self, pairs: Pairs) -> Tensor:
-        valid = pairs.valid
-        value = self.loss.per_anchor(mined(self.miner, pairs))
-        return torch.stack([torch.where(valid, value, 0.0), valid.to(value.dtype)], -1)
+    def __call__(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        counts = as_number(pairs.valid, pairs.similarity.dtype)
+        return self.loss.per_anchor(mined(self.miner, pairs)) * counts, counts
 
 
 @dataclass(frozen=True)
@@ -95,11 +94,10 @@ def loss_of_rows(loss: Any, miner: Miner, rows: Rows, engine: Engine, *, ranks: 
         if ranks is not None:
             own = ranks.gather(engine.each(statistic, rows, **options))
         else:
-            noise = miner.noise(rows.num_references, rows.references.device) if miner.draws else None  # type: ignore[attr-defined]
+            noise = row_noise(miner, rows.num_references, rows.references.device)
             own = engine.each(statistic, rows.of_references(noise), **options)
         rows = replace(rows, statistic=own)
-    total = engine.total(MinedValues(loss, miner), rows, **options)
-    value, count = total[0], total[1].detach()
+    value, count = engine.total(MinedValues(loss, miner), rows, **options)
     if ranks is not None:
         value, count = ranks.sum(value), ranks.sum(count)
     return value / count.clamp_min(1), count

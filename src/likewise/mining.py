@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -13,22 +13,24 @@ from likewise.pairs import Pairs, Side, masked_max, masked_min
 
 
 class Miner(Protocol):
-    """Keeps some of the positives and negatives of each row. It runs without gradient."""
+    """Keeps some of the positives and negatives of each row. It runs without gradient.
 
-    draws: ClassVar[bool]  # needs a random number for each row
+    A miner that draws also has `noise(num_rows, device) -> (rows, 1)`: a random number for each row, which it then finds in
+    `pairs.noise`.
+    """
 
     def __call__(self, pairs: Pairs) -> Pairs: ...
 
-    def noise(self, num_rows: int, device: torch.device) -> Tensor:
-        """That random number: (rows, 1). Only asked of miners that draw."""
-        ...
+
+def row_noise(miner: Miner, num_rows: int, device: torch.device) -> Tensor | None:
+    """The rows' random numbers (rows, 1), if the miner draws."""
+    noise: Tensor | None = miner.noise(num_rows, device) if hasattr(miner, "noise") else None
+    return noise
 
 
 @dataclass(frozen=True)
 class All:
     """Every pair."""
-
-    draws: ClassVar[bool] = False
 
     def __call__(self, pairs: Pairs) -> Pairs:
         return pairs
@@ -42,8 +44,6 @@ class ValidTriplet:
     """
 
     margin: float = 0.1
-
-    draws: ClassVar[bool] = False
 
     def __call__(self, pairs: Pairs) -> Pairs:
         pull, push = pairs.positives, pairs.negatives
@@ -61,8 +61,6 @@ class NonTrivial:
     alpha: float = 1.2
     margin: float = 0.4
 
-    draws: ClassVar[bool] = False
-
     def __call__(self, pairs: Pairs) -> Pairs:
         return pairs.narrow(positive=pairs.positives.distance > self.alpha - self.margin, negative=pairs.negatives.distance < self.alpha)
 
@@ -70,8 +68,6 @@ class NonTrivial:
 @dataclass(frozen=True)
 class SemiHard:
     """Every positive, and for each the nearest negative farther than it, or the farthest negative if none is (Schroff et al. 2015)."""
-
-    draws: ClassVar[bool] = False
 
     def __call__(self, pairs: Pairs) -> Pairs:
         pull, push = pairs.positives, pairs.negatives
@@ -86,8 +82,6 @@ class SemiHard:
 @dataclass(frozen=True)
 class Hard:
     """The least similar positive and the most similar negative; the first of equals."""
-
-    draws: ClassVar[bool] = False
 
     def __call__(self, pairs: Pairs) -> Pairs:
         pull, push = pairs.positives, pairs.negatives
@@ -117,8 +111,6 @@ class DistanceWeighted:
     cutoff: float = 0.5
     farthest: float = 1.4
     generator: torch.Generator | None = None
-
-    draws: ClassVar[bool] = True
 
     def __call__(self, pairs: Pairs) -> Pairs:
         pull, push = pairs.positives, pairs.negatives

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -14,8 +15,9 @@ from likewise.batch_loss import loss_of_rows, trait
 from likewise.collective import Ranks
 from likewise.door import checked_labels, known_name
 from likewise.engines import Engine, choose_engine
+from likewise.engines.choice import COMPILE_PAIRS
 from likewise.losses import LOSSES
-from likewise.mining import MINERS, All, Miner
+from likewise.mining import MINERS, All, Miner, row_noise
 from likewise.references import MemoryBank, Proxies, batch_rows, other_rows, prototype_rows, support_items
 from likewise.rows import Grouping, Rows, statistics_dtype
 
@@ -57,8 +59,7 @@ def objective(
         loss = loss_class(**settings)
     elif settings:
         raise ValueError(f"settings {sorted(settings)} belong to a loss given by name; this loss object has its own")
-    if isinstance(mining, str):
-        mining = MINERS[known_name("miner", mining, MINERS)]()
+    miner: Miner = MINERS[known_name("miner", mining, MINERS)]() if isinstance(mining, str) else mining or All()
     if block not in (None, "auto") and not (isinstance(block, int) and block >= 1):
         raise ValueError(f"block={block!r} must be a positive number of rows, 'auto' or None")
     proxies = None
@@ -73,9 +74,7 @@ def objective(
         if trait(loss, "meets") != "batch" or hasattr(loss, "of_batch") or hasattr(loss, "of_vectors"):
             raise ValueError(f"{type(loss).__name__} does not compare embeddings with other embeddings: it cannot use a memory")
         bank = MemoryBank(memory, dim, warm_up=memory_warm_up)
-    return Objective(
-        loss, miner=mining or All(), normalize=normalize, block=block, compile=compile, proxies=proxies, memory=bank, gather=gather
-    )
+    return Objective(loss, miner=miner, normalize=normalize, block=block, compile=compile, proxies=proxies, memory=bank, gather=gather)
 
 
 class Objective(nn.Module):
@@ -122,7 +121,9 @@ class Objective(nn.Module):
             raise ValueError("references and reference_labels belong together: give both or neither")
         if items is not None and items.shape != labels.shape:
             raise ValueError(f"items must be one index an embedding: {tuple(items.shape)} given for {labels.shape[0]} embeddings")
-        with torch.autocast(embeddings.device.type, enabled=False):
+        # the products' type is the embeddings'; entering autocast to switch it off costs more than asking whether it is on
+        kind = embeddings.device.type
+        with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
             vectors = self._vectors(embeddings)
             if references is not None and reference_labels is not None:
                 return self._against(vectors, labels, references, reference_labels)
@@ -195,15 +196,16 @@ class Objective(nn.Module):
     def _ready(self, rows: Rows) -> Rows:
         """The rows with what the loss, the miner and the engine want to know about them."""
         device = rows.anchors.device
-        # a row's few positives are worth finding where masks over whole rows cost more; a GPU's fused step is better off with masks
+        # a row's few positives are worth finding where masks over whole rows cost more
         compact = trait(self.loss, "expands_positives") or (
-            device.type == "cpu" and rows.num_anchors * rows.num_references > COMPACT_PAIRS and not hasattr(self.loss, "of_batch")
+            rows.num_anchors * rows.num_references > (COMPACT_PAIRS if device.type == "cpu" else COMPILE_PAIRS)
+            and not hasattr(self.loss, "of_batch")
         )
         return replace(
             rows,
             references=rows.references.detach() if trait(self.loss, "references_constant") else rows.references,
             grouping=Grouping.of(rows.anchor_labels, rows.reference_labels) if compact else None,
-            noise=self.miner.noise(rows.num_anchors, device) if self.miner.draws else None,
+            noise=row_noise(self.miner, rows.num_anchors, device),
         )
 
     def _engine(self, rows: Rows) -> Engine:
@@ -226,6 +228,35 @@ class Objective(nn.Module):
 
 def unit(vectors: Tensor) -> Tensor:
     """Rows brought to length 1, computed in at least float32; a zero vector stays zero, with a finite gradient."""
+    result: Tensor = _Unit.apply(vectors)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Unit(torch.autograd.Function):
+    """y = x / ||x||, whose gradient (g - y (g.y)) / ||x|| takes fewer passes over the vectors than autograd finds."""
+
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor) -> Tensor:
+        direction, ctx.length = _direction(vectors)
+        direction = direction.to(vectors.dtype)
+        ctx.save_for_backward(vectors, direction)
+        return direction
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        vectors, direction = ctx.saved_tensors
+        length = ctx.length
+        if torch.is_grad_enabled():  # to be differentiated once more: as a function of the vectors
+            direction, length = _direction(vectors)
+        gradient = gradient.to(length.dtype)
+        along = (gradient * direction).sum(-1, keepdim=True)
+        result: Tensor = ((gradient - direction * along) / length).to(vectors.dtype)
+        return result
+
+
+def _direction(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """x / ||x|| and ||x||, the latter 1 for a zero vector."""
     wide = vectors.to(statistics_dtype(vectors))
     length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-    return (wide / torch.where(length > 0, length, 1.0)).to(vectors.dtype)
+    length = length.masked_fill(length == 0, 1.0)
+    return wide / length, length

@@ -47,18 +47,17 @@ class Side:
     @property
     def distance(self) -> Tensor:
         """d, with gradient 0 where d = 0: two equal vectors have no direction apart."""
-        squared = self.squared_distance
-        # threshold selects (never multiplies), so the infinite slope of the root at 0 does not reach the gradient
-        return F.threshold(squared, 0.0, 0.0).sqrt()
+        # what squares to 0 was selected (threshold, where), not multiplied: the infinite slope of the root at 0 stops there
+        return self.squared_distance.sqrt()
 
     @property
     def count(self) -> Tensor:
-        """How many entries are on this side, at least 1, as a number to divide by."""
-        return self.mask.sum(-1).clamp_min(1).to(self.similarity.dtype)
+        """How many entries are on this side. (anchors,)"""
+        return masked_count(self.mask, self.similarity.dtype)
 
     @property
     def empty(self) -> Tensor:
-        return ~self.mask.any(-1)
+        return ~any_of(self.mask)
 
     def per_column(self, values: Tensor) -> Tensor:
         """One value a reference (references,) laid out as this side's entries: (anchors, k) or broadcastable to it."""
@@ -121,38 +120,66 @@ class Pairs:
         return (self.references[columns] @ self.references.T).to(self.similarity.dtype)
 
 
+def as_number(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """1 where the mask holds, 0 elsewhere. Through bytes, because that conversion is vectorised on a CPU."""
+    return mask.view(torch.uint8).to(dtype) if _eager_on_cpu(mask) else mask.to(dtype)
+
+
+def any_of(mask: Tensor) -> Tensor:
+    """Whether the mask holds anywhere in each row. (a,) Through bytes, as above."""
+    return mask.view(torch.uint8).amax(-1).view(torch.bool) if _eager_on_cpu(mask) else mask.any(-1)
+
+
+def _eager_on_cpu(mask: Tensor) -> bool:
+    """Where arithmetic with numbers costs a fifth of torch.where; a GPU, or a fused kernel, is better off with the latter."""
+    return mask.is_cpu and not torch.compiler.is_compiling()
+
+
+def _only(values: Tensor, mask: Tensor) -> Tensor:
+    """The values where the mask holds, about VERY_LOW elsewhere."""
+    if _eager_on_cpu(mask):
+        return torch.add(values, as_number(mask, values.dtype) - 1, alpha=-VERY_LOW)
+    return torch.where(mask, values, VERY_LOW)
+
+
 def masked_sum(values: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask, values, 0.0).sum(-1)
+    """Sum over the mask; 0 where it is empty. The values must be finite outside of the mask too."""
+    kept = values * as_number(mask, values.dtype) if _eager_on_cpu(mask) else torch.where(mask, values, 0.0)
+    return kept.sum(-1)
+
+
+def masked_count(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """How many entries the mask holds for, as a number to calculate with."""
+    return as_number(mask, dtype).sum(-1)
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     """Mean over the mask; 0 where it is empty."""
-    return masked_sum(values, mask) / mask.sum(-1).clamp_min(1).to(values.dtype)
+    return masked_sum(values, mask) / masked_count(mask, values.dtype).clamp_min(1)
 
 
 def masked_max(values: Tensor, mask: Tensor, *, empty: float = -torch.inf) -> Tensor:
     """Largest over the mask; `empty`, without gradient, where it is empty."""
-    largest = torch.where(mask, values, -torch.inf).amax(-1)
-    return largest if empty == -torch.inf else torch.where(mask.any(-1), largest, empty)
+    top = _only(values, mask).amax(-1)
+    return torch.where(top > VERY_LOW / 2, top, empty)
 
 
 def masked_min(values: Tensor, mask: Tensor, *, empty: float = torch.inf) -> Tensor:
     """Smallest over the mask; `empty`, without gradient, where it is empty."""
-    smallest = torch.where(mask, values, torch.inf).amin(-1)
-    return smallest if empty == torch.inf else torch.where(mask.any(-1), smallest, empty)
+    return -masked_max(-values, mask, empty=-empty)
 
 
 def log_sum_exp(values: Tensor, mask: Tensor, *, empty: float = -torch.inf) -> Tensor:
     """log sum exp over the mask; `empty`, without gradient, where it is empty."""
-    filled = torch.where(mask, values, VERY_LOW)
-    top = filled.detach().amax(-1, keepdim=True).clamp_min(VERY_LOW / 2)  # so that an empty row sums to 0
-    total = (filled - top).exp().sum(-1)
+    values = _only(values, mask)
+    top = values.detach().amax(-1, keepdim=True).clamp_min(VERY_LOW / 2)  # so that an empty row sums to 0
+    total = (values - top).exp().sum(-1)
     nothing = total == 0  # the largest term is exp(0): a sum of 0 has no terms
     return torch.where(nothing, empty, torch.where(nothing, 1.0, total).log() + top.squeeze(-1))
 
 
 def log1p_sum_exp(values: Tensor, mask: Tensor) -> Tensor:
     """log(1 + sum exp) over the mask; 0 where it is empty."""
-    filled = torch.where(mask, values, VERY_LOW)
-    top = filled.detach().amax(-1, keepdim=True).clamp_min(0.0)
-    return (torch.exp(-top.squeeze(-1)) + (filled - top).exp().sum(-1)).log() + top.squeeze(-1)
+    values = _only(values, mask)
+    top = values.detach().amax(-1, keepdim=True).clamp_min(0.0)
+    return (torch.exp(-top.squeeze(-1)) + (values - top).exp().sum(-1)).log() + top.squeeze(-1)

@@ -12,6 +12,7 @@ from torch import Tensor
 from likewise.pairs import Pairs, Side
 
 RowFunction = Callable[[Pairs], Tensor]  # a block of rows -> (anchors, ...): one result a row
+CountedFunction = Callable[[Pairs], tuple[Tensor, Tensor]]  # a block of rows -> two (anchors,): values, and 1 for rows that count
 
 
 class BlockTensors(TypedDict):
@@ -44,10 +45,13 @@ class Grouping:
         return Grouping(order=order, start=start, size=size, largest=max(1, int(size.max())))
 
     def columns(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """Columns of the anchors' own class and which of them exist: two (a, largest) tensors."""
+        """Columns of the anchors' own class and which of them exist: two (a, largest) tensors.
+
+        A slot that does not exist repeats the first column of the class (or names any column, if the class has none).
+        """
         slot = torch.arange(self.largest, device=self.order.device)
         exists = slot < self.size[rows, None]
-        position = (self.start[rows, None] + slot).clamp_max_(self.order.shape[0] - 1)
+        position = (self.start[rows, None] + slot * exists).clamp_max_(self.order.shape[0] - 1)
         return self.order[position], exists
 
 
@@ -151,13 +155,18 @@ def pairs_of(
     """
     labels, columns, present = block["anchor_labels"], block["columns"], block["present"]
     dtype = statistics_dtype(similarity)
-    same = labels[:, None] == block["reference_labels"]
-    negative = ~same
+    mask: Tensor
     if columns is None:
-        mask, at_columns = same, slice(None)
+        mask = labels[:, None] == block["reference_labels"]
+        negative, at_columns = ~mask, slice(None)
     else:
         assert block["exists"] is not None
         mask, at_columns = block["exists"], columns
+        if torch.compiler.is_compiling():
+            negative = labels[:, None] != block["reference_labels"]
+        else:  # all but the class's columns: far cheaper on a CPU than comparing every label
+            negative = torch.ones(similarity.shape, dtype=torch.bool, device=similarity.device)
+            negative = negative.scatter_(1, columns, ~mask[:, :1].expand_as(columns))
     anchor_items, reference_items = block["anchor_items"], block["reference_items"]
     if anchor_items is not None and reference_items is not None:
         mask = mask & (reference_items[at_columns] != anchor_items[:, None])

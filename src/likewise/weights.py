@@ -34,7 +34,7 @@ from likewise.losses import LOSSES, Loss
 from likewise.mining import MINERS, Miner
 from likewise.objective import Objective, unit
 from likewise.pairs import NotPairsAloneError, Pairs, Side, masked_sum
-from likewise.rows import RowFunction, Rows, pairs_of, statistics_dtype
+from likewise.rows import CountedFunction, RowFunction, Rows, pairs_of, statistics_dtype
 
 WeightFunction = Callable[[Pairs], Tensor]  # a block of rows -> (anchors, references)
 
@@ -112,23 +112,27 @@ class _Given:
     similarity: Tensor  # (n, r)
     squares: tuple[Tensor, Tensor] | None
 
-    def total(self, function: RowFunction, rows: Rows, *, parameters: Sequence[Tensor], between_references: bool) -> Tensor:
-        return self.each(function, rows, parameters=parameters, between_references=between_references).sum(0)
+    def total(
+        self, function: CountedFunction, rows: Rows, *, parameters: Sequence[Tensor], between_references: bool
+    ) -> tuple[Tensor, Tensor]:
+        values, counts = function(self._pairs(rows))
+        return values.sum(), counts.sum()
 
     def each(self, function: RowFunction, rows: Rows, *, parameters: Sequence[Tensor], between_references: bool) -> Tensor:
+        return function(self._pairs(rows))
+
+    def _pairs(self, rows: Rows) -> Pairs:
         if rows.anchors is not self.rows.anchors:
             raise NotPairsAloneError("the rows of the references are not rows of anchors here")
         anchor_square, reference_square = self.squares or (None, None)
-        return function(
-            pairs_of(
-                self.similarity,
-                rows.block(),
-                dim=rows.anchors.shape[1],
-                anchor_square=anchor_square,
-                reference_square=reference_square,
-                statistic=rows.statistic,
-                gram=self.similarity if rows.symmetric else None,
-            )
+        return pairs_of(
+            self.similarity,
+            rows.block(),
+            dim=rows.anchors.shape[1],
+            anchor_square=anchor_square,
+            reference_square=reference_square,
+            statistic=rows.statistic,
+            gram=self.similarity if rows.symmetric else None,
         )
 
 
@@ -264,7 +268,7 @@ def weight_curve(
         if hasattr(loss, "pooled"):
             values = torch.stack([loss.from_pool(totals) for totals in MinedPool(loss, miner)(pairs)])
         else:
-            values = MinedValues(loss, miner)(pairs)[:, 0]
+            values = MinedValues(loss, miner)(pairs)[0]
         (slope,) = torch.autograd.grad(values.sum(), [similarity])
     weights = _signed(slope, is_positive)
     own, of_negatives = weights[:, place], weights[:, num_positives:]

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from likewise.rows import RowFunction, Rows, pairs_of, statistics_dtype
+from likewise.rows import CountedFunction, RowFunction, Rows, pairs_of, statistics_dtype
 
-Step = Callable[..., Tensor]  # pairs_of's arguments -> what the row function gives for them
+Step = Callable[..., Any]  # pairs_of's arguments -> what the row function gives for them
 
 
 @dataclass(frozen=True)
@@ -36,26 +36,25 @@ class Blocked:
     block: int
     tile: int | None = None  # rows of a tile; None: the whole block
 
-    def step(self, function: RowFunction) -> Step:
+    def step(self, function: RowFunction | CountedFunction) -> Step:
         """One tile: from similarities to the function's results."""
         return lambda similarity, tensors, **more: function(pairs_of(similarity, tensors, **more))
 
     def blocks(self, num_rows: int) -> list[Block]:
         return [Block(slice(start, min(start + self.block, num_rows))) for start in range(0, num_rows, self.block)]
 
-    def total(self, function: RowFunction, rows: Rows, *, parameters: Sequence[Tensor] = (), between_references: bool = False) -> Tensor:
-        return self._apply(_Total, function, rows, parameters, between_references)
-
-    def each(self, function: RowFunction, rows: Rows, *, parameters: Sequence[Tensor] = (), between_references: bool = False) -> Tensor:
-        return self._apply(_Each, function, rows, parameters, between_references)
-
-    def _apply(
-        self, kind: type[_Total | _Each], function: RowFunction, rows: Rows, parameters: Sequence[Tensor], between_references: bool
-    ) -> Tensor:
+    def total(
+        self, function: CountedFunction, rows: Rows, *, parameters: Sequence[Tensor] = (), between_references: bool = False
+    ) -> tuple[Tensor, Tensor]:
         sweep = _Sweep(self, function, rows, tuple(parameters), between_references)
         inputs = sweep.inputs()
         wanted = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs)
-        result: Tensor = kind.apply(sweep, wanted, *inputs)  # type: ignore[no-untyped-call]
+        value, count = _Total.apply(sweep, wanted, *inputs)  # type: ignore[no-untyped-call]
+        return value, count
+
+    def each(self, function: RowFunction, rows: Rows, *, parameters: Sequence[Tensor] = (), between_references: bool = False) -> Tensor:
+        sweep = _Sweep(self, function, rows, tuple(parameters), between_references)
+        result: Tensor = _Each.apply(sweep, *sweep.inputs())  # type: ignore[no-untyped-call]
         return result
 
 
@@ -74,7 +73,7 @@ class _Sweep:
     """One pass of a row function over all rows, block by block."""
 
     engine: Blocked
-    function: RowFunction
+    function: RowFunction | CountedFunction
     rows: Rows
     parameters: tuple[Tensor, ...]
     between_references: bool
@@ -93,10 +92,10 @@ class _Sweep:
         return _Gradients(anchors, anchors if self.rows.symmetric else references, statistic, parameters)
 
     @torch.no_grad()
-    def run(self, gradients: _Gradients | None, cotangent: Tensor | None) -> Tensor:
-        """The results of all rows; to `gradients` is added the gradient of sum(results * cotangent).
+    def run(self, gradients: _Gradients | None, cotangent: Tensor | None) -> list[tuple[Tensor, ...]]:
+        """The results of all rows, tile by tile; to `gradients` is added the gradient of sum(results * cotangent).
 
-        Without a cotangent that is the gradient of the sum of the results' first column.
+        Without a cotangent that is the gradient of the sum of the first result.
         """
         rows, engine = self.rows, self.engine
         anchors = rows.anchors.detach()
@@ -105,15 +104,22 @@ class _Sweep:
         step = engine.step(self.function)
         results = []
         for block in engine.blocks(rows.num_anchors):
-            similarity = anchors[block.rows] @ references.T
-            first = block.rows.start
-            for start in range(0, similarity.shape[0], engine.tile or similarity.shape[0]):
-                part = similarity[start : start + (engine.tile or similarity.shape[0])]
-                tile = Block(slice(first + start, first + start + part.shape[0]), max(0, block.done - start))
-                results.append(self._tile(step, part, tile, squares, anchors, references, gradients, cotangent))
-            if gradients is not None:
-                self._products(similarity, block.rows, anchors, references, gradients)
-        return torch.cat(results)
+            slope = similarity = anchors[block.rows] @ references.T
+            height = engine.tile or similarity.shape[0]
+            for start in range(0, similarity.shape[0], height):
+                part = similarity[start : start + height]
+                first = block.rows.start + start
+                tile = Block(slice(first, first + part.shape[0]), max(0, block.done - start))
+                result, taken = self._tile(step, part, tile, squares, anchors, references, gradients, cotangent)
+                results.append(result)
+                if taken is None or part.shape[0] == similarity.shape[0]:
+                    slope = taken
+                else:
+                    part.copy_(taken)  # the similarities of a tile are done with: their place takes the gradient
+            del similarity
+            if gradients is not None and slope is not None:
+                self._products(slope, block.rows, anchors, references, gradients)
+        return results
 
     def _tile(
         self,
@@ -125,8 +131,8 @@ class _Sweep:
         references: Tensor,
         gradients: _Gradients | None,
         cotangent: Tensor | None,
-    ) -> Tensor:
-        """Evaluates a tile and, when gradients are asked for, overwrites its similarities with their gradient."""
+    ) -> tuple[tuple[Tensor, ...], Tensor | None]:
+        """A tile's results and, when gradients are asked for, the gradient by its similarities (a, r)."""
         rows = self.rows
         tensors = rows.block(tile.rows)
         columns = tensors["columns"]
@@ -140,21 +146,21 @@ class _Sweep:
         if self.between_references:
             leaves["references"] = references
         if gradients is None:
-            return step(tensors=tensors, dim=anchors.shape[1], **leaves)[tile.done :]
+            return _fresh(step(tensors=tensors, dim=anchors.shape[1], **leaves), tile.done), None
 
         leaves = {name: leaf.detach().requires_grad_() for name, leaf in leaves.items()}
         learned = [p for p, total in zip(self.parameters, gradients.parameters, strict=True) if total is not None]
         with torch.enable_grad():
-            value = step(tensors=tensors, dim=anchors.shape[1], **leaves)[tile.done :]
-            fresh = slice(tile.rows.start + tile.done, tile.rows.stop)
-            scored = value[:, 0].sum() if cotangent is None else (value * cotangent[fresh]).sum()
+            result = _fresh(step(tensors=tensors, dim=anchors.shape[1], **leaves), tile.done)
+            rows_done = slice(tile.rows.start + tile.done, tile.rows.stop)
+            scored = result[0].sum() if cotangent is None else (result[0] * cotangent[rows_done]).sum()
             taken = torch.autograd.grad(scored, [*leaves.values(), *learned], allow_unused=True)
         by = dict(zip(leaves, taken, strict=False))
 
         slope = by["similarity"]
-        similarity.copy_(slope) if slope is not None else similarity.zero_()
         if columns is not None and by["positive_similarity"] is not None:
-            similarity.scatter_add_(1, columns, by["positive_similarity"])
+            slope = torch.zeros_like(similarity) if slope is None else slope
+            slope.scatter_add_(1, columns, by["positive_similarity"])
         if squares is not None and by["anchor_square"] is not None and gradients.anchors is not None:
             gradients.anchors[tile.rows] += 2 * by["anchor_square"][:, None] * anchors[tile.rows]
         if squares is not None and by["reference_square"] is not None and gradients.references is not None:
@@ -163,17 +169,23 @@ class _Sweep:
         for total, gradient in zip(totals, [by.get("statistic"), by.get("references"), *taken[len(leaves) :]], strict=True):
             if total is not None and gradient is not None:
                 total += gradient
-        return value.detach()
+        return tuple(part.detach() for part in result), slope
 
     def _products(self, slope: Tensor, block: slice, anchors: Tensor, references: Tensor, gradients: _Gradients) -> None:
         """Chains the gradient by the block's similarities (a, r) on to the vectors."""
         if gradients.anchors is not None and gradients.anchors is gradients.references and slope.shape[0] == slope.shape[1]:
-            _accumulate(gradients.anchors, slope + slope.T, anchors)  # one product instead of two
+            _accumulate(gradients.anchors, slope.T.contiguous().add_(slope), anchors)  # one product instead of two
             return
         if gradients.anchors is not None:
             _accumulate(gradients.anchors[block], slope, references)
         if gradients.references is not None:
             _accumulate(gradients.references, slope.T, anchors[block])
+
+
+def _fresh(result: Tensor | tuple[Tensor, ...], done: int) -> tuple[Tensor, ...]:
+    """The results of rows that do not repeat, always as a tuple."""
+    parts = result if isinstance(result, tuple) else (result,)
+    return tuple(part[done:] for part in parts) if done else parts
 
 
 def _accumulate(total: Tensor, left: Tensor, right: Tensor) -> None:
@@ -185,35 +197,38 @@ def _accumulate(total: Tensor, left: Tensor, right: Tensor) -> None:
 
 
 class _Total(torch.autograd.Function):
-    """Sum over the rows, with the gradient of its first entry ready before backward asks for it."""
+    """Sums over the rows, with the gradient of the first one ready before backward asks for it."""
 
     @staticmethod
-    def forward(ctx: Any, sweep: _Sweep, wanted: bool, *inputs: Tensor | None) -> Tensor:
+    def forward(ctx: Any, sweep: _Sweep, wanted: bool, *inputs: Tensor | None) -> tuple[Tensor, Tensor]:
         ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in inputs]
         ctx.gradients = sweep.zeros() if wanted else None
-        return sweep.run(ctx.gradients, None).sum(0)
+        parts = sweep.run(ctx.gradients, None)
+        value, count = (torch.stack([part[k].sum() for part in parts]).sum() for k in range(2))
+        ctx.mark_non_differentiable(count)
+        return value, count
 
     @staticmethod
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-        return (None, None, *_returned(ctx.gradients, slope[0], ctx.dtypes))
+    def backward(ctx: Any, slope: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        return (None, None, *_returned(ctx.gradients, slope, ctx.dtypes))
 
 
 class _Each(torch.autograd.Function):
     """The results of all rows. Their cotangents are known only in backward, which evaluates the blocks once more."""
 
     @staticmethod
-    def forward(ctx: Any, sweep: _Sweep, wanted: bool, *inputs: Tensor | None) -> Tensor:
+    def forward(ctx: Any, sweep: _Sweep, *inputs: Tensor | None) -> Tensor:
         ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in inputs]
         ctx.sweep = sweep
-        return sweep.run(None, None)
+        return torch.cat([part for (part,) in sweep.run(None, None)])
 
     @staticmethod
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor | None, ...]:
         gradients = ctx.sweep.zeros()
         ctx.sweep.run(gradients, cotangent)
-        return (None, None, *_returned(gradients, None, ctx.dtypes))
+        return (None, *_returned(gradients, None, ctx.dtypes))
 
 
 def _returned(gradients: _Gradients, factor: Tensor | None, dtypes: Sequence[torch.dtype | None]) -> list[Tensor | None]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from types import FunctionType
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from likewise.engines.blocked import Block, Blocked, Step
-from likewise.rows import RowFunction
+from likewise.rows import BlockTensors, CountedFunction, RowFunction, pairs_of
 
 
 @dataclass(frozen=True)
@@ -17,8 +20,13 @@ class Compiled(Blocked):
 
     backend: str = "inductor"
 
-    def step(self, function: RowFunction) -> Step:
-        return _compiled(function, self.backend)
+    def step(self, function: RowFunction | CountedFunction) -> Step:
+        def compiled(similarity: Tensor, tensors: BlockTensors, **more: Any) -> Any:
+            columns = tensors["columns"]
+            shapes = (similarity.shape, None if columns is None else columns.shape, similarity.dtype, similarity.requires_grad)
+            return _compiled(function, self.backend, shapes)(similarity, tensors, **more)
+
+        return compiled
 
     def blocks(self, num_rows: int) -> list[Block]:
         """The last block, where it would be smaller, reaches back over rows that are done already."""
@@ -28,7 +36,17 @@ class Compiled(Blocked):
         return [*blocks, Block(slice(num_rows - size, num_rows), done=size - left)] if left else blocks
 
 
-@lru_cache(maxsize=64)
-def _compiled(function: RowFunction, backend: str) -> Step:
-    compiled: Step = torch.compile(Blocked.step(Blocked(1), function), backend=backend, fullgraph=True, dynamic=False)
+@lru_cache(maxsize=256)
+def _compiled(function: RowFunction | CountedFunction, backend: str, shapes: tuple[object, ...]) -> Step:
+    """The step of a function for blocks of these shapes.
+
+    torch counts compilations by code object and refuses the ninth: each step is given a code object of its own, so that any
+    number of losses and batch sizes can be compiled in a process.
+    """
+
+    def step(similarity: Tensor, tensors: BlockTensors, **more: Any) -> Any:
+        return function(pairs_of(similarity, tensors, **more))
+
+    own = FunctionType(step.__code__.replace(), step.__globals__, closure=step.__closure__)
+    compiled: Step = torch.compile(own, backend=backend, fullgraph=True, dynamic=False)
     return compiled

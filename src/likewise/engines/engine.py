@@ -7,7 +7,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from likewise.rows import RowFunction, Rows
+from likewise.rows import CountedFunction, RowFunction, Rows
 
 
 class Engine(Protocol):
@@ -17,8 +17,10 @@ class Engine(Protocol):
     references in `Pairs`, for losses that look at pairs of references.
     """
 
-    def total(self, function: RowFunction, rows: Rows, *, parameters: Sequence[Tensor], between_references: bool) -> Tensor:
-        """The sum over all rows of a function that gives (a, k): (k,). Only its first column is differentiable."""
+    def total(
+        self, function: CountedFunction, rows: Rows, *, parameters: Sequence[Tensor], between_references: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The sum of all rows' values, differentiable, and of their counts, which is not."""
         ...
 
     def each(self, function: RowFunction, rows: Rows, *, parameters: Sequence[Tensor], between_references: bool) -> Tensor:

@@ -21,4 +21,4 @@ class ContrastiveDistance(Loss):
         pull, push = pairs.positives, pairs.negatives
         near = torch.relu(self.margin - push.distance).square()
         total = masked_sum(pull.squared_distance, pull.mask) + masked_sum(near, push.mask)
-        return total / (pull.mask.sum(-1) + push.mask.sum(-1)).clamp_min(1)
+        return total / (pull.count + push.count).clamp_min(1)

@@ -25,4 +25,4 @@ class FastAP(Loss):
         )
         so_far = (positive + negative).cumsum(-1)
         share = positive.cumsum(-1) / torch.where(so_far > 0, so_far, 1.0)
-        return (1 - (positive * share).sum(-1) / pull.count).masked_fill(pull.empty, 0.0)
+        return (1 - (positive * share).sum(-1) / pull.count.clamp_min(1)).masked_fill(pull.empty, 0.0)

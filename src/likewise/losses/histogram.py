@@ -31,6 +31,6 @@ class Histogram(Loss):
         return torch.cat([soft_histogram(side.similarity, side.mask, low=-1.0, high=1.0, nodes=self.bins) for side in sides], -1)
 
     def from_pool(self, totals: Tensor) -> Tensor:
-        positive, negative = totals.split(self.bins)
+        positive, negative = totals[: self.bins], totals[self.bins :]
         pairs = (positive.sum() * negative.sum()).detach()
         return (negative * positive.cumsum(0)).sum() / torch.where(pairs > 0, pairs, 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from likewise.pairs import Pairs, masked_sum
+from likewise.pairs import Pairs, masked_count, masked_sum
 
 
 class Margin(nn.Module):
@@ -24,7 +24,7 @@ class Margin(nn.Module):
         pull, push = pairs.positives, pairs.negatives
         boundary = self.boundary.to(pairs.similarity.dtype)
         boundary = boundary[pairs.anchor_labels][:, None] if self.num_classes else boundary
-        far = torch.where(pull.mask, torch.relu(pull.distance - boundary + self.margin), 0.0)
+        far = torch.relu(pull.distance - boundary + self.margin)
         near = torch.relu(boundary - push.distance + self.margin)
-        active = (far > 0).sum(-1) + ((near > 0) & push.mask).sum(-1)
-        return (far.sum(-1) + masked_sum(near, push.mask)) / active.clamp_min(1)
+        active = masked_count(pull.mask & (far > 0), far.dtype) + masked_count(push.mask & (near > 0), near.dtype)
+        return (masked_sum(far, pull.mask) + masked_sum(near, push.mask)) / active.clamp_min(1)

@@ -14,9 +14,10 @@ from likewise.pairs import Pairs, log1p_sum_exp
 
 @dataclass(frozen=True)
 class ProxyAnchor(Loss):
-    """L = mean over proxies with a positive of log(1 + sum_P e^{-alpha (s - delta)}) + mean over all of log(1 + sum_N e^{alpha (s + delta)}).
+    """L = mean over proxies with a positive of log(1 + sum_P e^{-alpha (s - delta)})
+    + mean over all proxies of log(1 + sum_N e^{alpha (s + delta)})  (Kim et al. 2020).
 
-    The proxy is the anchor, the batch its references (Kim et al. 2020). The two means have different counts.
+    The proxy is the anchor, the batch its references.
     """
 
     alpha: float = 32.0
@@ -33,5 +34,5 @@ class ProxyAnchor(Loss):
         return torch.stack([pulled, met, pushed, torch.ones_like(met)], -1)
 
     def from_pool(self, totals: Tensor) -> Tensor:
-        pulled, met, pushed, proxies = totals
+        pulled, met, pushed, proxies = totals.unbind()
         return pulled / met.clamp_min(1) + pushed / proxies

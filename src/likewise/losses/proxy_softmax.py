@@ -32,5 +32,5 @@ class ProxySoftmax(Loss):
             return hard
         # -(1-e) log p_own - e/C sum_c log p_c = hard + e (own - mean over classes)
         own_logit = masked_sum(own, pull.mask)
-        mean = (own_logit + masked_sum(others, push.mask)) / (1 + push.mask.sum(-1))
+        mean = (own_logit + masked_sum(others, push.mask)) / (1 + push.count)
         return hard + self.label_smoothing * (own_logit - mean).masked_fill(pull.empty, 0.0)

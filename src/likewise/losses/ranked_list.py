@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from likewise.losses.loss import Loss
-from likewise.pairs import Pairs, masked_mean, masked_sum
+from likewise.pairs import Pairs, as_number, masked_max, masked_mean
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,9 @@ class RankedList(Loss):
         near = self.alpha - push.distance
         with torch.no_grad():
             non_trivial = push.mask & (near > 0)
-            # alpha is the largest `near` can be: no exponent can overflow
-            weight = torch.where(non_trivial, (self.temperature * (near - self.alpha)).exp(), 0.0)
-            weight /= weight.sum(-1, keepdim=True).clamp_min(torch.finfo(weight.dtype).tiny)
+            # relative to the largest, so that no exponent overflows and none of them all underflow
+            top = masked_max(near, non_trivial, empty=0.0)[:, None]
+            weight = (self.temperature * (near - top)).clamp_max_(0).exp_() * as_number(non_trivial, near.dtype)
+            total = weight.sum(-1)
         pulled = masked_mean(far, pull.mask & (far > 0))
-        return pulled + self.balance * masked_sum(weight * near, non_trivial)
+        return pulled + self.balance * (weight * near).sum(-1) / torch.where(total > 0, total, 1.0)

@@ -34,5 +34,5 @@ class RecallAtK(Loss):
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull = pairs.positives
         _, rank = soft_ranks(pairs, temperature=self.rank_temperature)
-        recalls = [masked_sum(torch.sigmoid((k - rank) / self.count_temperature), pull.mask) / pull.count.clamp_max(k) for k in self.ks]
+        recalls = [masked_sum(torch.sigmoid((k - rank) / self.count_temperature), pull.mask) / pull.count.clamp(1, k) for k in self.ks]
         return (1 - torch.stack(recalls).mean(0)).masked_fill(pull.empty, 0.0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from likewise.pairs import as_number
+
 
 def soft_histogram(values: Tensor, mask: Tensor, *, low: float, high: float, nodes: int) -> Tensor:
     """How much of each row's masked values (a, k) falls on each of `nodes` evenly spaced points of [low, high]: (a, nodes).
@@ -13,7 +15,8 @@ def soft_histogram(values: Tensor, mask: Tensor, *, low: float, high: float, nod
     """
     place = ((values - low) * ((nodes - 1) / (high - low))).clamp(0, nodes - 1)
     left = place.detach().floor().clamp_max(nodes - 2)
-    share = torch.where(mask, place - left, 0.0)  # of the right-hand node
+    whole = as_number(mask, values.dtype)
+    share = (place - left) * whole  # of the right-hand node
     left_node = left.long()
     empty = torch.zeros(*values.shape[:-1], nodes, dtype=values.dtype, device=values.device)
-    return empty.scatter_add(-1, left_node, mask.to(values.dtype) - share).scatter_add(-1, left_node + 1, share)
+    return empty.scatter_add(-1, left_node, whole - share).scatter_add(-1, left_node + 1, share)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from likewise.losses.loss import Loss
-from likewise.pairs import Pairs, Side, masked_max, masked_mean, masked_min, masked_sum
+from likewise.pairs import Pairs, Side, as_number, masked_max, masked_mean, masked_min, masked_sum
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ class Triplet(Loss):
             passed = torch.searchsorted(limits, negative.contiguous(), right=True)  # limits no larger than D_n
             active_positives = limits.shape[-1] - passed
             per_limit = torch.zeros(*limits.shape[:-1], limits.shape[-1] + 1, dtype=negative.dtype, device=negative.device)
-            per_limit.scatter_add_(-1, passed, push.mask.to(negative.dtype))
+            per_limit.scatter_add_(-1, passed, as_number(push.mask, negative.dtype))
             active_negatives = torch.empty_like(limits).scatter_(-1, order, per_limit.cumsum(-1)[..., :-1])
         total = masked_sum(active_negatives * reach, pull.mask) - masked_sum(active_positives * negative, push.mask)
-        return total / (pull.count * push.count)
+        return total / (pull.count * push.count).clamp_min(1)
 
 
 def semihard_negative(positive: Tensor, pull: Side, negative: Tensor, push: Side) -> Tensor:

@@ -1,0 +1,225 @@
+"""Losses against pytorch-metric-learning in the same run: time and peak extra memory of forward + backward.
+
+    python benchmarks/losses.py                      # CPU: N = 128 .. 4,096, process CPU time
+    python benchmarks/losses.py --device cuda        # GPU: N = 128 .. 65,536, bf16, beside the matrix products' own time
+    python benchmarks/losses.py --sizes 2048 --cases raw+vthm,margin+distance_weighted
+
+d = 512, 4 items a class, random embeddings. Every figure comes from a fresh process: the least time of several repetitions,
+and the growth of the peak of memory over what the inputs take. The peer is left out where it is not installed; "-" means it has
+no such loss, "no" that it ran out of the memory or the time it was given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+DIM, PER_CLASS = 512, 4
+PEER_SECONDS = 120  # what the peer is given for one figure
+PEER_GIB = 12
+
+# case -> (peer's loss and its settings, peer's miner), or None where the peer has no such loss
+CASES: dict[str, tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]] | None] | None] = {
+    "raw+vthm": (("MultiSimilarityLoss", {"alpha": 2, "beta": 50, "base": 0.5}), ("MultiSimilarityMiner", {"epsilon": 0.1})),
+    "ranked_list": (("RankedListLoss", {"margin": 0.4, "alpha": 1.2, "Tn": 10}), None),
+    "contrastive": (("ContrastiveLoss", {}), None),
+    "generalized_lifted": (("GeneralizedLiftedStructureLoss", {}), None),
+    "margin+distance_weighted": (("MarginLoss", {}), ("DistanceWeightedMiner", {})),
+    "triplet": (("TripletMarginLoss", {"margin": 0.2}), None),
+    "triplet+semihard": (("TripletMarginLoss", {"margin": 0.2}), ("TripletMarginMiner", {"margin": 0.2, "type_of_triplets": "semihard"})),
+    "n_pair": (("NPairsLoss", {}), None),
+    "lifted": (("LiftedStructureLoss", {}), None),
+    "binomial_deviance": None,
+    "angular": (("AngularLoss", {"alpha": 45}), None),
+    "histogram": (("HistogramLoss", {"n_bins": 100}), None),
+    "nonlinear_rank": None,
+    "raw": None,
+    "contrastive_distance": None,
+    "multi_similarity": (("MultiSimilarityLoss", {"alpha": 2, "beta": 50, "base": 0.5}), None),
+    "circle": (("CircleLoss", {"m": 0.4, "gamma": 80}), None),
+    "supcon": (("SupConLoss", {"temperature": 0.1}), None),
+    "nt_xent": (("NTXentLoss", {"temperature": 0.07}), None),
+    "smooth_ap": (("SmoothAPLoss", {}), None),
+    "fast_ap": (("FastAPLoss", {"num_bins": 10}), None),
+    "recall_at_k": None,
+    "proxy_nca": (("ProxyNCALoss", {"softmax_scale": 3}), None),
+    "proxy_softmax": (("NormalizedSoftmaxLoss", {"temperature": 0.05}), None),
+    "proxy_anchor": (("ProxyAnchorLoss", {}), None),
+    "arcface": (("ArcFaceLoss", {"margin": 28.6, "scale": 64}), None),
+    "cosface": (("CosFaceLoss", {"margin": 0.35, "scale": 64}), None),
+    "soft_triple": (("SoftTripleLoss", {}), None),
+}
+HAS_PROXIES = {"proxy_nca", "proxy_softmax", "proxy_anchor", "arcface", "cosface", "soft_triple"}
+
+
+def batch(num_items: int, device: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(0)
+    embeddings = torch.randn(num_items, DIM, device=device).to(dtype).requires_grad_()
+    return embeddings, torch.arange(max(2, num_items // PER_CLASS), device=device).repeat_interleave(PER_CLASS)[:num_items]
+
+
+def likewise_step(case: str, num_items: int, device: str, dtype: torch.dtype) -> Callable[[], object]:
+    import likewise
+
+    loss, _, mining = case.partition("+")
+    if case == "triplet+semihard":
+        settings: dict[str, Any] = {"select": "semihard"}
+        mining = ""
+    else:
+        settings = {}
+    if loss in HAS_PROXIES:
+        settings |= {"num_classes": max(2, num_items // PER_CLASS), "dim": DIM}
+    objective = likewise.objective(loss, mining=mining or None, **settings).to(device)
+    embeddings, labels = batch(num_items, device, dtype)
+    return lambda: _backward(objective(embeddings, labels), embeddings)
+
+
+def peer_step(case: str, num_items: int, device: str, dtype: torch.dtype) -> Callable[[], object]:
+    import warnings
+
+    warnings.filterwarnings("ignore")
+    from pytorch_metric_learning import losses, miners
+
+    definition = CASES[case]
+    assert definition is not None
+    (name, settings), mining = definition
+    if case in HAS_PROXIES:
+        settings = settings | {"num_classes": max(2, num_items // PER_CLASS), "embedding_size": DIM}
+    loss = getattr(losses, name)(**settings).to(device)
+    miner = getattr(miners, mining[0])(**mining[1]) if mining else None
+    embeddings, labels = batch(num_items, device, dtype)
+    return lambda: _backward(loss(embeddings, labels, miner(embeddings, labels) if miner else None), embeddings)
+
+
+def products_step(case: str, num_items: int, device: str, dtype: torch.dtype) -> Callable[[], object]:
+    """The physical floor: the similarities and their gradient on to the embeddings, three matrix products."""
+    embeddings, _ = batch(num_items, device, dtype)
+    vectors = embeddings.detach()
+    block = min(num_items, 4096)
+
+    def step() -> None:
+        for start in range(0, num_items, block):
+            rows = vectors[start : start + block]
+            slope = rows @ vectors.T
+            slope @ vectors
+            slope.T @ rows
+
+    return step
+
+
+STEPS = {"likewise": likewise_step, "peer": peer_step, "products": products_step}
+
+
+def _backward(loss: Tensor, embeddings: Tensor) -> None:
+    embeddings.grad = None
+    loss.backward()  # type: ignore[no-untyped-call]
+
+
+def measure(who: str, case: str, num_items: int, device: str, repeats: int) -> dict[str, float]:
+    """Seconds (process CPU time, or the GPU's) and MiB of one step, in this process."""
+    dtype = torch.float32 if device == "cpu" else torch.bfloat16
+    if device != "cpu" and who == "peer":
+        dtype = torch.float32 if num_items <= 128 else torch.bfloat16
+    STEPS[who](case, 16, device, dtype)()  # what is loaded on first use is not the loss's
+    step = STEPS[who](case, num_items, device, dtype)
+    if device == "cpu":
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        if who == "peer":
+            resource.setrlimit(resource.RLIMIT_AS, (PEER_GIB << 30, PEER_GIB << 30))
+        step()
+        extra = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        times = []
+        for _ in range(repeats):
+            begin = time.process_time()
+            step()
+            times.append(time.process_time() - begin)
+            if sum(times) > 10:
+                break
+        return {"seconds": min(times), "mib": extra}
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    times = []
+    for _ in range(max(repeats, 20 if num_items <= 2048 else 5)):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        step()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) / 1000)
+    return {"seconds": sorted(times)[len(times) // 2], "mib": (torch.cuda.max_memory_allocated() - before) / 2**20}
+
+
+def measured(who: str, case: str, num_items: int, device: str, repeats: int) -> dict[str, float] | None:
+    """The figure from a fresh process; None where it did not come about."""
+    command = [sys.executable, __file__, "--one", who, case, str(num_items), "--device", device, "--repeats", str(repeats)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PEER_SECONDS if who == "peer" else 600)
+    except subprocess.TimeoutExpired:
+        return None
+    if done.returncode != 0:
+        if who == "likewise":
+            print(done.stderr, file=sys.stderr)
+        return None
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def shown(figure: dict[str, float] | None, missing: str) -> str:
+    return f"{missing:>10} {'':>8}" if figure is None else f"{figure['seconds'] * 1000:>10.2f} {max(0.0, figure['mib']):>8.0f}"
+
+
+def peer_is_installed() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("pytorch_metric_learning") is not None
+
+
+def table(cases: list[str], sizes: list[int], device: str, repeats: int) -> None:
+    clock = "process CPU ms" if device == "cpu" else "GPU ms"
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {device}; {clock}, extra MiB; d = {DIM}, {PER_CLASS} a class")
+    with_peer = peer_is_installed()
+    for num_items in sizes:
+        floor = measured("products", "", num_items, device, repeats)
+        print(f"\nN = {num_items:,}   three matrix products alone: {floor['seconds'] * 1000 if floor else float('nan'):.2f} ms")
+        print(f"{'':<26}{'likewise':>10} {'MiB':>8} {'peer':>10} {'MiB':>8}   {'ratio':>6}")
+        for case in cases:
+            ours = measured("likewise", case, num_items, device, repeats)
+            has_peer = CASES[case] is not None
+            peer = measured("peer", case, num_items, device, repeats) if with_peer and has_peer else None
+            ratio = f"{peer['seconds'] / ours['seconds']:>6.1f}" if ours and peer else ""
+            print(f"{case:<26}{shown(ours, 'no')} {shown(peer, 'no' if has_peer and with_peer else '-')}   {ratio}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--sizes", help="numbers of items, with commas")
+    parser.add_argument("--cases", help=f"of {', '.join(CASES)}; with commas")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--one", nargs=3, metavar=("WHO", "CASE", "N"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        who, case, num_items = options.one
+        print(json.dumps(measure(who, case, int(num_items), options.device, options.repeats)))
+        return
+    default = [128, 512, 2048, 4096] if options.device == "cpu" else [128, 4096, 16384, 65536]
+    sizes = [int(size) for size in options.sizes.split(",")] if options.sizes else default
+    table(options.cases.split(",") if options.cases else list(CASES), sizes, options.device, options.repeats)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    main()
