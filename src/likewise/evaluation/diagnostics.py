@@ -1,0 +1,282 @@
+"""What the space looks like: distances within and between classes, spectrum, hubs, and the classes and queries that fail.
+
+All by blocks, never an N x N matrix. Distances are Euclidean; metric="cosine" normalises the embeddings first, so that
+d^2 = 2 - 2 x cosine similarity and orthogonal items are sqrt(2) = 1.41 apart.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from likewise.evaluation.labels import Labels, class_codes
+from likewise.evaluation.nearest import nearest
+from likewise.evaluation.score import Embeddings, as_embeddings, full_float32
+
+QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+FINE = 200  # quantiles are read from bins this many times finer than the histogram's
+TILE = (512, 8192)  # distances at once; fewer than 2^24, so that float32 counts are exact
+RANK_FLOOR = 0.1  # share of the directions that the classes could use
+NEAR_FLOOR = 0.2  # median distance between classes, of at most 2, below which they are all but one point
+HUB_SKEW = 5.0
+ANTI_HUB_SHARE = 0.3
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Distribution of the distances of pairs of one kind; mean and histogram over all pairs, quantiles to within 1/200 of a bin."""
+
+    num_pairs: int
+    mean: float
+    quantiles: dict[float, float]  # share -> distance; empty if there is no pair
+    histogram: Tensor  # (bins,) int64, over `Diagnosis.edges`
+
+
+@dataclass(frozen=True)
+class ClassRecall:
+    label: str
+    num_items: int
+    recall_at_1: float
+
+
+@dataclass(frozen=True)
+class WorstQuery:
+    """A query whose nearest item is of another class; `gap` is how much farther its nearest positive lies."""
+
+    index: int
+    label: str
+    gap: float
+    neighbours: list[int]
+    neighbour_labels: list[str]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Geometry of an embedding; `warnings` says in words what is wrong and what to try."""
+
+    intra: Distances  # pairs of one class
+    inter: Distances  # pairs of two classes
+    edges: Tensor  # (bins + 1,) of both histograms
+    separation: float  # chance that a random pair of one class is closer than a random pair of two (ties count half)
+    singular_values: Tensor  # (d,) of the centred embedding matrix, falling
+    effective_rank: float
+    occurrence: Tensor  # (N,) int64: among the `neighbours` nearest of how many items each one is
+    neighbours: int
+    hub_skewness: float
+    hubs: list[tuple[int, int]]  # (item, occurrence), most frequent first
+    anti_hub_share: float  # items that are nobody's neighbour
+    class_recall: list[ClassRecall]  # worst first; classes of one item are left out
+    worst_queries: list[WorstQuery]  # largest gap first
+    warnings: list[str]
+
+
+def diagnose(
+    embeddings: Embeddings, labels: Labels, *, metric: str = "cosine", neighbours: int = 10, worst: int = 10, bins: int = 50
+) -> Diagnosis:
+    """Distances, spectrum, hubness and failures of one labelled set of embeddings, every item a query among the others.
+
+    Effective rank is exp(-sum_i p_i log p_i) with p_i = sigma_i / sum sigma (Roy & Vetterli 2007), sigma the singular values of the embedding
+    matrix less its mean row: d when all directions are used alike, 1 when all items lie on a line, 0 when they are one point.
+    Hubness is the skewness E[(o - mean)^3] / std^3 of the k-occurrence o, k = `neighbours` (Radovanovic et al. 2010).
+    `worst` is how many hubs and queries are kept.
+    """
+    rows = as_embeddings(embeddings, "embeddings")
+    codes, _ = class_codes(labels, device=rows.device)
+    names = [str(name) for name in np.unique(labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels))]
+    _check(rows, codes, metric, neighbours, worst, bins)
+    num_zero = int((rows == 0).all(dim=1).sum())
+    if metric == "cosine":
+        rows = torch.nn.functional.normalize(rows, dim=1)
+    k = min(neighbours, len(rows) - 1)
+    index, near = nearest(rows, rows, k, metric="euclidean", exclude_self=True)
+    rows = rows - rows.mean(dim=0)  # distances stay, and lose no digits to a common offset
+    with full_float32():
+        distances = _all_distances(rows, codes, bins)
+    singular_values, effective_rank = _spectrum(rows)
+
+    occurrence = torch.bincount(index.flatten(), minlength=len(rows))
+    most, hub = occurrence.sort(descending=True, stable=True)
+    hit = codes[index[:, 0]] == codes
+    gap = torch.where(hit | distances.nearest_positive.isinf(), -torch.inf, distances.nearest_positive - near[:, 0])
+    failing, query = gap.sort(descending=True, stable=True)
+    worst_queries = [
+        WorstQuery(i, names[codes[i]], float(gap[i]), index[i].tolist(), [names[code] for code in codes[index[i]].tolist()])
+        for i in query[: min(worst, int((failing > -torch.inf).sum()))].tolist()
+    ]
+    found = Diagnosis(
+        intra=distances.intra,
+        inter=distances.inter,
+        edges=distances.edges,
+        separation=distances.separation,
+        singular_values=singular_values,
+        effective_rank=effective_rank,
+        occurrence=occurrence,
+        neighbours=k,
+        hub_skewness=_skewness(occurrence.double()),
+        hubs=list(zip(hub[:worst].tolist(), most[:worst].tolist(), strict=True)),
+        anti_hub_share=float((occurrence == 0).double().mean()),
+        class_recall=_class_recall(hit, codes, names),
+        worst_queries=worst_queries,
+        warnings=[],
+    )
+    found.warnings.extend(_warnings(found, num_classes=len(names), num_zero=num_zero, metric=metric))
+    return found
+
+
+@dataclass(frozen=True)
+class _AllDistances:
+    intra: Distances
+    inter: Distances
+    edges: Tensor
+    separation: float
+    nearest_positive: Tensor  # (N,), infinite without one
+
+
+def _all_distances(rows: Tensor, codes: Tensor, bins: int) -> _AllDistances:
+    """Every pair once, in tiles above the diagonal; sorted by class, so that pairs of one class lie near the diagonal."""
+    order = codes.argsort(stable=True)
+    rows, codes = rows[order], codes[order]
+    squared_norm = rows.square().sum(dim=1)
+    top = max(2 * float(squared_norm.max().sqrt()), torch.finfo(torch.float32).tiny)  # no two items are farther apart
+    counts = torch.zeros(2, bins * FINE, dtype=torch.int64, device=rows.device)  # inter, intra
+    sums = torch.zeros(2, dtype=torch.float64, device=rows.device)
+    positive = torch.full((len(rows),), torch.inf, dtype=rows.dtype, device=rows.device)
+    for down, across in _tiles(len(rows)):
+        squared = torch.addmm(squared_norm[across], rows[down], rows[across].T, alpha=-2).add_(squared_norm[down, None])
+        distance = squared.clamp_(min=0).sqrt_()
+        if codes[down.stop - 1] < codes[across.start]:
+            kinds = [distance]
+        else:
+            same = codes[down, None] == codes[across]
+            if across.start == down.start:
+                once = torch.ones_like(same).triu_(1)
+                kinds, same = [distance[once & ~same], distance[once & same]], same & once
+            else:
+                kinds = [distance[~same], distance[same]]
+            own = torch.where(same, distance, torch.inf)
+            positive[down] = torch.minimum(positive[down], own.amin(dim=1))
+            positive[across] = torch.minimum(positive[across], own.amin(dim=0))
+        for kind, values in enumerate(kinds):
+            counts[kind] += torch.histc(values.clamp_(max=top), bins=bins * FINE, min=0, max=top).long()
+            sums[kind] += values.sum(dtype=torch.float64)
+    edges = torch.linspace(0, top, bins + 1, dtype=torch.float64)
+    counts = counts.cpu()
+    inter, intra = (_distribution(count, float(total), top) for count, total in zip(counts, sums, strict=True))
+    nearest_positive = torch.empty_like(positive)
+    nearest_positive[order] = positive
+    return _AllDistances(intra, inter, edges, _separation(counts[1].double(), counts[0].double()), nearest_positive)
+
+
+def _tiles(count: int) -> Iterator[tuple[slice, slice]]:
+    """Row and column slices that cover every pair i < j; only tiles that start on the diagonal hold others as well."""
+    height, width = TILE
+    for start in range(0, count, height):
+        stop = min(start + height, count)
+        yield slice(start, stop), slice(start, stop)
+        for left in range(stop, count, width):
+            yield slice(start, stop), slice(left, min(left + width, count))
+
+
+def _distribution(counts: Tensor, total: float, top: float) -> Distances:
+    num_pairs = int(counts.sum())
+    quantiles = {}
+    if num_pairs:
+        cumulative = counts.cumsum(dim=0).double()
+        for share in QUANTILES:  # as numpy does: between the two pairs around share x (pairs - 1), here to within a bin
+            place = int(torch.searchsorted(cumulative, torch.tensor(share * (num_pairs - 1), dtype=torch.float64), right=True))
+            quantiles[share] = (place + 0.5) * top / len(counts)
+    return Distances(num_pairs, total / num_pairs if num_pairs else math.nan, quantiles, counts.view(-1, FINE).sum(dim=1))
+
+
+def _separation(intra: Tensor, inter: Tensor) -> float:
+    pairs = float(intra.sum() * inter.sum())
+    farther = inter.sum() - inter.cumsum(dim=0) + inter / 2
+    return float((intra * farther).sum()) / pairs if pairs else math.nan
+
+
+def _spectrum(centred: Tensor) -> tuple[Tensor, float]:
+    """Singular values from the d x d Gram matrix in float64, and their effective rank."""
+    gram = torch.zeros(centred.shape[1], centred.shape[1], dtype=torch.float64, device=centred.device)
+    for part in torch.split(centred, 8192):
+        gram += part.double().T @ part.double()
+    values = torch.linalg.eigvalsh(gram).flip(0)
+    values = torch.where(values > values[0] * 1e-12, values, 0).clamp(min=0).sqrt()  # below is rounding of the Gram matrix, not rank
+    # float32 rows that are all alike still differ from their mean in the last bits
+    if float(values[0]) <= 1e-6 * math.sqrt(len(centred)):
+        return torch.zeros_like(values), 0.0
+    share = values / values.sum()
+    return values, float(torch.special.entr(share).sum().exp())
+
+
+def _skewness(values: Tensor) -> float:
+    centred = values - values.mean()
+    spread = float(centred.square().mean().sqrt())
+    return float((centred**3).mean()) / spread**3 if spread else 0.0
+
+
+def _class_recall(hit: Tensor, codes: Tensor, names: list[str]) -> list[ClassRecall]:
+    sizes = torch.bincount(codes, minlength=len(names)).tolist()
+    hits = torch.bincount(codes, weights=hit.double(), minlength=len(names)).tolist()
+    recalls = [ClassRecall(name, size, count / size) for name, size, count in zip(names, sizes, hits, strict=True) if size > 1]
+    return sorted(recalls, key=lambda recall: recall.recall_at_1)
+
+
+def _warnings(found: Diagnosis, *, num_classes: int, num_zero: int, metric: str) -> list[str]:
+    said = []
+    if num_zero:
+        said.append(f"{num_zero} embeddings are all zero. Look for dead units (a ReLU before the embedding) or failed images.")
+    dim, count = len(found.singular_values), len(found.occurrence)
+    usable = min(dim, count - 1, max(num_classes - 1, 1))  # that many directions are enough to keep the classes apart
+    if found.effective_rank == 0:
+        said.append(
+            "The embeddings have collapsed to one point. Try a lower learning rate, semi-hard or no mining for the first epochs, "
+            "a larger margin, and check that batches hold several classes."
+        )
+    elif found.effective_rank < max(min(2, usable), RANK_FLOOR * usable):
+        said.append(
+            f"The embeddings use only {found.effective_rank:.1f} of {dim} directions (effective rank), where {num_classes} classes could use "
+            f"{usable}: a dimensional collapse. Try more classes a batch, a loss with all negatives, less weight decay on the head, or a "
+            f"smaller dimension."
+        )
+    if metric == "cosine" and found.effective_rank > 0 and found.inter.num_pairs and found.inter.quantiles[0.5] < NEAR_FLOOR:
+        said.append(
+            f"Different classes lie almost on one point (median distance {found.inter.quantiles[0.5]:.3f} of at most 2). Try a larger "
+            f"margin, a higher temperature or scale, or subtracting the mean before normalising."
+        )
+    if found.intra.num_pairs and found.inter.num_pairs and found.intra.quantiles[0.5] >= found.inter.quantiles[0.5]:
+        said.append(
+            "Items of one class are no closer than items of two: the embedding tells nothing of the classes. Check the labels' order."
+        )
+    if found.hub_skewness > HUB_SKEW:
+        item, times = found.hubs[0]
+        said.append(
+            f"A few hubs are everybody's neighbours: item {item} is among the {found.neighbours} nearest of {times} items (skewness "
+            f"{found.hub_skewness:.1f}). Look at the hubs for blank or broken images; normalise, centre, or lower the dimension."
+        )
+    if found.anti_hub_share > ANTI_HUB_SHARE:
+        said.append(
+            f"{found.anti_hub_share:.0%} of the items are nobody's neighbour among the nearest {found.neighbours}: they cannot be found."
+        )
+    lost = sum(recall.recall_at_1 == 0 for recall in found.class_recall)
+    if lost:
+        said.append(
+            f"{lost} of {len(found.class_recall)} classes have R@1 = 0: check their labels and whether they are near copies of others."
+        )
+    return said
+
+
+def _check(rows: Tensor, codes: Tensor, metric: str, neighbours: int, worst: int, bins: int) -> None:
+    if metric not in ("cosine", "euclidean"):
+        raise ValueError(f'metric is {metric!r}: expected "cosine" or "euclidean"')
+    if len(codes) != len(rows):
+        raise ValueError(f"{len(codes)} labels for {len(rows)} embeddings: expected one label an embedding")
+    if len(rows) < 2:
+        raise ValueError(f"there are {len(rows)} embeddings: a diagnosis needs at least two")
+    for name, value in (("neighbours", neighbours), ("bins", bins)):
+        if value < 1:
+            raise ValueError(f"{name} is {value}: expected 1 or more")
+    if worst < 0:
+        raise ValueError(f"worst is {worst}: expected 0 or more")
