@@ -252,5 +252,5 @@ def test_bad_scores_arguments_are_named() -> None:
         clustering_scores(rows, labels, metrics=("NMI", "purity"))
     with pytest.raises(ValueError, match="got 'manhattan'"):
         clustering_scores(rows, labels, metric="manhattan")
-    with pytest.raises(ValueError, match=r"12 embeddings, got shape \(11,\)"):
+    with pytest.raises(ValueError, match="11 labels for 12 embeddings"):
         clustering_scores(rows, labels[1:])

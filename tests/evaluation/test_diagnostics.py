@@ -61,7 +61,9 @@ def test_effective_rank_of_known_shapes() -> None:
     assert diagnose(cross, labels).effective_rank == pytest.approx(5.0)
     line = torch.arange(10.0)[:, None] * torch.ones(5)
     assert diagnose(line, labels, metric="euclidean").effective_rank == pytest.approx(1.0)
-    assert diagnose(torch.ones(10, 5) / 3, labels).effective_rank == 0.0
+    for value in (1 / 3, 1e-20, 1e18):
+        assert diagnose(torch.full((10, 5), value), labels).effective_rank == 0.0
+    assert diagnose(1e-5 * cross, labels, metric="euclidean").effective_rank == pytest.approx(5.0)
 
 
 def test_hubness_equals_a_loop() -> None:

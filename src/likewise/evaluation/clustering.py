@@ -1,15 +1,15 @@
 """Clustering scores: how well k-means on the embeddings finds the classes again (NMI, AMI)."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from sklearn.metrics import mutual_info_score, normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
-from torch import Tensor
 
 from likewise.evaluation.kmeans import Backend, Clusters, kmeans
+from likewise.evaluation.labels import Labels, class_codes
+from likewise.evaluation.score import Embeddings, as_embeddings
 
 __all__ = ["CLUSTERING_SCORES", "Clusters", "adjusted_mutual_information", "clustering_scores", "kmeans"]
 
@@ -18,8 +18,8 @@ MANY_CLUSTERS = 1000  # from here on NMI hardly differs between restarts (standa
 
 
 def clustering_scores(
-    embeddings: Tensor,
-    labels: Any,
+    embeddings: Embeddings,
+    labels: Labels,
     *,
     metrics: Sequence[str] = CLUSTERING_SCORES,
     metric: str = "cosine",
@@ -42,14 +42,15 @@ def clustering_scores(
         raise ValueError(f"metrics must be among {', '.join(CLUSTERING_SCORES)}; got {', '.join(map(str, unknown))}")
     if metric not in ("cosine", "euclidean"):
         raise ValueError(f'metric must be "cosine" or "euclidean", got {metric!r}')
-    names = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
-    if names.ndim != 1 or len(names) != len(embeddings):
-        raise ValueError(f"labels must be one a row of the {len(embeddings)} embeddings, got shape {names.shape}")
-    classes, codes = np.unique(names, return_inverse=True)
-    k = len(classes)
+    rows = as_embeddings(embeddings, "embeddings")
+    codes = class_codes(labels)[0].numpy()
+    if len(codes) != len(rows):
+        raise ValueError(f"{len(codes)} labels for {len(rows)} embeddings: expected one label an embedding")
+    k = int(codes.max()) + 1
     if restarts is None:
         restarts = 10 if k < MANY_CLUSTERS else 3
-    rows = torch.nn.functional.normalize(embeddings.detach().float(), dim=1) if metric == "cosine" else embeddings
+    if metric == "cosine":
+        rows = torch.nn.functional.normalize(rows, dim=1)
     clusters = kmeans(rows, k, seed=seed, restarts=restarts, backend=backend, on_restart=on_restart).assignment.cpu().numpy()
     scores: dict[str, float] = {}
     for name in metrics:

@@ -78,8 +78,8 @@ def diagnose(
 ) -> Diagnosis:
     """Distances, spectrum, hubness and failures of one labelled set of embeddings, every item a query among the others.
 
-    Effective rank is exp(-sum_i p_i log p_i) with p_i = sigma_i / sum sigma (Roy & Vetterli 2007), sigma the singular values of the embedding
-    matrix less its mean row: d when all directions are used alike, 1 when all items lie on a line, 0 when they are one point.
+    Effective rank is exp(-sum_i p_i log p_i) with p_i = sigma_i / sum sigma (Roy & Vetterli 2007), sigma the singular values of the
+    embedding matrix less its mean row: d when all directions are used alike, 1 when all items lie on a line, 0 when they are one point.
     Hubness is the skewness E[(o - mean)^3] / std^3 of the k-occurrence o, k = `neighbours` (Radovanovic et al. 2010).
     `worst` is how many hubs and queries are kept.
     """
@@ -92,10 +92,11 @@ def diagnose(
         rows = torch.nn.functional.normalize(rows, dim=1)
     k = min(neighbours, len(rows) - 1)
     index, near = nearest(rows, rows, k, metric="euclidean", exclude_self=True)
+    length = float(rows.double().square().sum(dim=1).mean().sqrt())
     rows = rows - rows.mean(dim=0)  # distances stay, and lose no digits to a common offset
     with full_float32():
         distances = _all_distances(rows, codes, bins)
-    singular_values, effective_rank = _spectrum(rows)
+    singular_values, effective_rank = _spectrum(rows, length)
 
     occurrence = torch.bincount(index.flatten(), minlength=len(rows))
     most, hub = occurrence.sort(descending=True, stable=True)
@@ -197,15 +198,15 @@ def _separation(intra: Tensor, inter: Tensor) -> float:
     return float((intra * farther).sum()) / pairs if pairs else math.nan
 
 
-def _spectrum(centred: Tensor) -> tuple[Tensor, float]:
+def _spectrum(centred: Tensor, length: float) -> tuple[Tensor, float]:
     """Singular values from the d x d Gram matrix in float64, and their effective rank."""
     gram = torch.zeros(centred.shape[1], centred.shape[1], dtype=torch.float64, device=centred.device)
     for part in torch.split(centred, 8192):
         gram += part.double().T @ part.double()
     values = torch.linalg.eigvalsh(gram).flip(0)
     values = torch.where(values > values[0] * 1e-12, values, 0).clamp(min=0).sqrt()  # below is rounding of the Gram matrix, not rank
-    # float32 rows that are all alike still differ from their mean in the last bits
-    if float(values[0]) <= 1e-6 * math.sqrt(len(centred)):
+    # rows that are all alike still differ from their mean in the last bits
+    if float(values[0]) <= 8 * torch.finfo(centred.dtype).eps * length * math.sqrt(len(centred)):
         return torch.zeros_like(values), 0.0
     share = values / values.sum()
     return values, float(torch.special.entr(share).sum().exp())
@@ -237,8 +238,8 @@ def _warnings(found: Diagnosis, *, num_classes: int, num_zero: int, metric: str)
         )
     elif found.effective_rank < max(min(2, usable), RANK_FLOOR * usable):
         said.append(
-            f"The embeddings use only {found.effective_rank:.1f} of {dim} directions (effective rank), where {num_classes} classes could use "
-            f"{usable}: a dimensional collapse. Try more classes a batch, a loss with all negatives, less weight decay on the head, or a "
+            f"The embeddings use only {found.effective_rank:.1f} of {dim} directions (effective rank), where {num_classes} classes could "
+            f"use {usable}: a dimensional collapse. Try more classes a batch, a loss with all negatives, less weight decay on the head, or a "
             f"smaller dimension."
         )
     if metric == "cosine" and found.effective_rank > 0 and found.inter.num_pairs and found.inter.quantiles[0.5] < NEAR_FLOOR:
@@ -248,7 +249,8 @@ def _warnings(found: Diagnosis, *, num_classes: int, num_zero: int, metric: str)
         )
     if found.intra.num_pairs and found.inter.num_pairs and found.intra.quantiles[0.5] >= found.inter.quantiles[0.5]:
         said.append(
-            "Items of one class are no closer than items of two: the embedding tells nothing of the classes. Check the labels' order."
+            "Items of one class are no closer than items of two: the embedding tells nothing of the classes. Check that labels and "
+            "embeddings are in the same order."
         )
     if found.hub_skewness > HUB_SKEW:
         item, times = found.hubs[0]
@@ -263,7 +265,7 @@ def _warnings(found: Diagnosis, *, num_classes: int, num_zero: int, metric: str)
     lost = sum(recall.recall_at_1 == 0 for recall in found.class_recall)
     if lost:
         said.append(
-            f"{lost} of {len(found.class_recall)} classes have R@1 = 0: check their labels and whether they are near copies of others."
+            f"{lost} of {len(found.class_recall)} classes have R@1 = 0: check their labels, and whether they are near copies of others."
         )
     return said
 
