@@ -14,7 +14,7 @@ from likewise.rows import Rows
 DENSE_PAIRS = 256 * 256  # up to here one block under plain autograd has the least overhead
 CPU_TILE_PAIRS = 64 * 2048  # a tile's dozen temporaries stay in a core's cache
 CPU_BLOCK_PAIRS = 2048 * 2048  # 16 MiB of float32
-CUDA_BLOCK_PAIRS = 2048 * 65536  # 256 MiB of bf16
+CUDA_BLOCK_PAIRS = 3072 * 65536  # 384 MiB of bf16: large enough that launching kernels does not hold the GPU up
 COMPILE_PAIRS = 4096 * 4096  # below, launching the uncompiled kernels costs less than a first compilation ever gives back
 
 
