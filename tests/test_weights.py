@@ -11,7 +11,7 @@ import likewise
 from likewise.pairs import Pairs, masked_sum
 from likewise.weights import surrogate, weight_curve
 
-STEADY_MINERS = sorted(name for name, miner in likewise.MINERS.items() if not miner.draws)
+STEADY_MINERS = sorted(name for name, miner in likewise.MINERS.items() if not hasattr(miner, "noise"))
 # losses that are not functions of pairs alone as they stand, what pair_weights says about them, and what to set (None: nothing helps)
 NOT_PAIRS_ALONE = {
     "n_pair": ("norm_penalty=0", {"norm_penalty": 0.0}),
@@ -32,6 +32,7 @@ OF_DISTANCES = {
     "proxy_triplet",
     "fast_ap",
 }
+SIGNED = {"nonlinear_rank", "supcon", "smooth_ap", "fast_ap", "recall_at_k", "soft_triple", "structured_clustering"}  # docs/weights.md
 SMALL = 0.4  # keeps unnormalised similarities in reach of thresholds and histograms made for cosines
 
 LABELS = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 4, 4, 5])  # unbalanced, two singletons
@@ -126,18 +127,22 @@ def test_no_weight_where_there_is_no_pair(name: str, mining: str) -> None:
     weights = likewise.pair_weights(of, batch(), LABELS)
     assert weights.isfinite().all()
     assert weights.any()
-    if of.proxies is None:
-        assert weights.shape == (len(LABELS), len(LABELS))
-        assert not weights.diagonal().any()
-    else:
+    if of.proxies is not None:
         assert weights.shape == (len(LABELS), len(of.proxies.labels))
+        return
+    assert weights.shape == (len(LABELS), len(LABELS))
     one_class = likewise.pair_weights(of, batch(), torch.zeros_like(LABELS))
     all_apart = likewise.pair_weights(of, batch()[:6], torch.arange(6))
-    if of.proxies is None and name not in ("histogram", "structured_clustering"):  # those have no anchors that count
-        assert not one_class.any()
-        assert not all_apart.any()
-    assert not one_class.diagonal().any() or of.proxies is not None
-    assert not all_apart.diagonal().any() or of.proxies is not None
+    for found in (weights, one_class, all_apart):
+        assert not found.diagonal().any()
+        # no anchor counts in the last two; structured_clustering has no anchors, only medoids
+        assert found is weights or name == "structured_clustering" or not found.any()
+
+
+@pytest.mark.parametrize("name", OF_PAIRS)
+def test_weights_are_at_least_zero_but_for_the_losses_named(name: str) -> None:
+    least = min(float(likewise.pair_weights(objective(name), batch(seed=seed), LABELS).min()) for seed in range(8))
+    assert (least < -1e-6) == (name in SIGNED), least
 
 
 def test_pairs_a_miner_leaves_out_weigh_nothing() -> None:
@@ -160,12 +165,12 @@ def test_weights_are_the_slopes_of_the_loss_by_each_ordered_pair() -> None:
     """Contrastive by hand: 1 / anchors on every positive and on every negative above the threshold."""
     embeddings = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.8, 0.6], [-1.0, 0.0]], dtype=torch.float64)
     labels = torch.tensor([0, 0, 1, 1])
-    third = torch.tensor([[0, 1, 1, 0], [1, 0, 1, 0], [1, 1, 0, 1], [0, 0, 1, 0]], dtype=torch.float64) / 4
-    assert torch.equal(likewise.pair_weights(likewise.objective("contrastive"), embeddings, labels), third)
+    expected = torch.tensor([[0, 1, 1, 0], [1, 0, 1, 0], [1, 1, 0, 1], [0, 0, 1, 0]], dtype=torch.float64) / 4
+    assert torch.equal(likewise.pair_weights(likewise.objective("contrastive"), embeddings, labels), expected)
 
 
-def test_lifted_weighs_a_negative_in_its_own_row_only() -> None:
-    """The statistic of a positive's row is a function of that row's pairs: perturb one similarity of a written-out lifted loss."""
+def test_lifted_weighs_the_pairs_of_its_positives_rows_too() -> None:
+    """The statistic of a positive's row is a function of that row's pairs: against the slopes of a written-out lifted loss."""
     embeddings = batch()
     unit = torch.nn.functional.normalize(embeddings)
     similarity = (unit @ unit.T).requires_grad_()
@@ -232,7 +237,8 @@ def test_an_item_with_itself_is_its_norm() -> None:
         def per_anchor(self, pairs: Pairs) -> Tensor:
             return pairs.similarity.square().sum(-1)
 
-    assert_same_gradient(likewise.objective(Everything()), batch())
+    assert_same_gradient(likewise.objective(Everything()), batch())  # always 1 for a unit vector: no gradient, and no weight
+    assert not likewise.pair_weights(likewise.objective(Everything()), batch(), LABELS).diagonal().any()
     with pytest.raises(ValueError, match="with itself"):
         likewise.pair_weights(likewise.objective(Everything(), normalize=False), batch(), LABELS)
 

@@ -14,9 +14,11 @@ derived from the one definition of a loss:
 | `weight_curve` | the weight of one pair against its similarity, the rest of the anchor's row fixed |
 | `DesignedByWeights` | the way back: a loss that is given by its weights |
 
-The theorem asks for w >= 0. Most losses keep that, some do not: in nonlinear_rank the pairs that set the smallest and largest
-distance receive gradient of either sign, and supcon, fast_ap and soft_triple push away a positive that is much nearer than its
-fellows. So weights are signed here: a negative one draws a negative nearer or pushes a positive away.
+The theorem asks for w >= 0, and most losses keep that. Some do not: in nonlinear_rank the pairs that set the smallest and largest
+distance receive gradient of either sign; in supcon, smooth_ap, fast_ap and recall_at_k the positives of a row also compete with
+each other; in soft_triple a centre far from its fellows is pushed off; structured_clustering pulls items to its true medoids
+and off the found ones, whatever their class. So weights are signed here: a negative one draws a negative nearer or pushes a
+positive away.
 """
 
 from __future__ import annotations
@@ -245,7 +247,7 @@ def weight_curve(
     miner: Miner = MINERS[known_name("miner", mining, MINERS)]() if isinstance(mining, str) else mining
     if vary not in ("positive", "negative"):
         raise ValueError(f"vary={vary!r} must be 'positive' or 'negative'")
-    if miner.draws:
+    if hasattr(miner, "noise"):
         raise ValueError(f"{type(miner).__name__} draws pairs at random: a weight curve of one draw says nothing, use another miner")
     num_positives, num_negatives = len(positives) + (vary == "positive"), len(negatives) + (vary == "negative")
     _check_row(loss, num_positives, num_negatives)
