@@ -1,22 +1,71 @@
-"""How many scores of a block lie above, and how many reach into, the band around each threshold of their row."""
+"""How many scores of a block lie above the band around each threshold of their row, how many reach into it, and which ones lie in it."""
+
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+# Candidates a row and block beyond which the band is not listed but left undecided: whole groups of near ties are cheaper in float64.
+MOST_LISTED_A_ROW = 16
+MOST_LISTED = 1 << 24
 
-def count_band(scores: Tensor, high: Tensor, low: Tensor, above: Tensor, reach: Tensor, cap: Tensor | None = None) -> None:
-    """Adds to above[s, i] the number of scores[i, :] > high[s, i], and to reach[s, i] that of scores[i, :] >= low[s, i].
 
-    scores: (rows, columns), may be a transposed view; high, low: (slots, rows); above, reach: (slots, rows) float64, exact to 2^53.
-    Rows where `above` is beyond `cap` already need no further counting; where that is true of a whole slot, it is skipped.
-    """
-    rows_first = scores.stride(1) == 1  # otherwise a transposed block: reduce along its contiguous direction's other side
-    layout = scores if rows_first else scores.T
-    buffer = torch.empty_like(layout)
-    for slot in range(len(high)):
-        if cap is not None and not bool((above[slot] <= cap[slot]).any()):
-            continue
-        for threshold, compare, total in ((high[slot], torch.gt, above[slot]), (low[slot], torch.ge, reach[slot])):
-            # A comparison written as floats: summing these is several times faster than summing booleans.
-            compare(layout, threshold[:, None] if rows_first else threshold[None, :], out=buffer)
-            total += buffer.sum(dim=1 if rows_first else 0)
+@dataclass
+class BandCounts:
+    """Counts for a table of thresholds (slots, rows), summed over blocks, and the items found inside the bands beside the positives themselves."""
+
+    high: Tensor  # (slots, rows) upper end of the band, in the scores' type
+    low: Tensor  # (slots, rows) lower end
+    positive: Tensor  # (slots, rows) gallery index of the positive, -1 where there is none
+    cap: Tensor | None  # (slots, rows) rows with more than this above need no further counting; None: all do
+    lists: bool = True  # whether to list what is in the bands
+    above: Tensor = field(init=False)  # (slots, rows) number of scores > high
+    reach: Tensor = field(init=False)  # (slots, rows) number of scores >= low
+    listed: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)  # slots, rows, gallery indices in the band
+    num_listed: int = 0
+
+    def __post_init__(self) -> None:
+        # Sums of float32 comparisons are exact to 2^24 a block and float64 sums of these to 2^53; the CUDA kernel adds integers.
+        dtype = torch.int32 if self.high.is_cuda else torch.float64
+        self.above = torch.zeros(self.high.shape, dtype=dtype, device=self.high.device)
+        self.reach = torch.zeros_like(self.above)
+
+    def add(self, scores: Tensor, rows: slice, start: int, slots: int) -> None:
+        """Counts a block: scores (rows, columns) of the table's `rows` with gallery items start, start + 1, ...; may be a transposed view."""
+        rows_first = scores.stride(1) == 1
+        layout = scores if rows_first else scores.T  # both reductions run along contiguous memory
+        stop = start + scores.shape[1]
+        buffer = torch.empty_like(layout)
+        for slot in range(slots):
+            above, reach, positive = self.above[slot, rows], self.reach[slot, rows], self.positive[slot, rows]
+            is_open = None if self.cap is None else above <= self.cap[slot, rows]
+            if is_open is not None and not bool(is_open.any()):
+                continue
+            high, low = (edge[slot, rows][:, None] if rows_first else edge[slot, rows] for edge in (self.high, self.low))
+            # Comparisons written as floats: summing these is several times faster than summing booleans.
+            here_above = torch.gt(layout, high, out=buffer).sum(dim=1 if rows_first else 0)
+            here_reach = torch.ge(layout, low, out=buffer).sum(dim=1 if rows_first else 0)
+            above += here_above
+            reach += here_reach
+            if not self.lists:
+                continue
+            others = here_reach - here_above - ((positive >= start) & (positive < stop)).to(buffer.dtype)
+            to_list = others > 0 if is_open is None else (others > 0) & (above <= self.cap[slot, rows])  # type: ignore[index]
+            row = to_list.nonzero().flatten()
+            if len(row) and float(others[row].sum()) <= MOST_LISTED_A_ROW * len(scores) and self.num_listed < MOST_LISTED:
+                near = scores[row] if rows_first else layout[:, row].T
+                which, column = ((near >= self.low[slot, rows][row][:, None]) & (near <= self.high[slot, rows][row][:, None])).nonzero(
+                    as_tuple=True
+                )
+                row, item = row[which], column + start
+                keep = item != positive[row]
+                self.num_listed += len(row)
+                self.listed.append((torch.full_like(row[keep], slot), row[keep] + rows.start, item[keep]))
+
+    def all_listed(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Slots, rows and gallery indices of everything listed."""
+        if not self.listed:
+            empty = torch.empty(0, dtype=torch.int64, device=self.high.device)
+            return empty, empty, empty
+        slot, row, item = (torch.cat(parts) for parts in zip(*self.listed, strict=True))
+        return slot, row, item

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from likewise.evaluation.counting import count_band
+from likewise.evaluation.counting import BandCounts
 from likewise.evaluation.positives import Classes, Positives
-from likewise.evaluation.score import Scorer, full_float32
+from likewise.evaluation.score import Scorer
 
 # More positives than this a query, and sorting a row is cheaper than one comparison of the row for each.
 MOST_COUNTED = 64
@@ -52,15 +52,18 @@ class Duplicates:
     @classmethod
     def of(cls, gallery: Tensor) -> "Duplicates":
         num, device = len(gallery), gallery.device
-        bits = (gallery + 0.0).view(torch.int32).long()  # + 0.0: minus zero is zero
         generator = torch.Generator().manual_seed(0)
-        weights = torch.randint(-(2**62), 2**62, (bits.shape[1],), generator=generator).to(device)
-        hashes = torch.cat([(part * weights).sum(dim=1) for part in torch.split(bits, 1 << 14)])
+        words = gallery.shape[1] * gallery.element_size() // 4
+        weights = torch.randint(-(2**62), 2**62, (words,), generator=generator).to(device)
+        # + 0.0: minus zero is zero
+        hashes = torch.cat([((part + 0.0).view(torch.int32) * weights).sum(dim=1) for part in torch.split(gallery, 1 << 12)])
         inverse = torch.unique(hashes, return_inverse=True)[1]
         first = torch.full((num,), num, dtype=torch.int64, device=device)
         first.scatter_reduce_(0, inverse, torch.arange(num, device=device), "amin")
         code = first[inverse]
-        same = torch.cat([(a == gallery[b]).all(dim=1) for a, b in zip(torch.split(gallery, 1 << 14), torch.split(code, 1 << 14), strict=True)])
+        same = torch.cat(
+            [(a == gallery[b]).all(dim=1) for a, b in zip(torch.split(gallery, 1 << 12), torch.split(code, 1 << 12), strict=True)]
+        )
         code = torch.where(same, code, torch.arange(num, device=device))  # equal hashes of unequal rows
         size = torch.bincount(code, minlength=num)[code]
         order = torch.argsort(code, stable=True)
@@ -96,15 +99,14 @@ class RankCounter:
         has_some = (classes.query_count > 0) & (num_positives > 0)
         is_counted = torch.ones_like(has_some) if best_only else num_positives <= MOST_COUNTED
         most_pairs = 1 << (20 if self.scorer.queries.is_cuda else 15)
-        with full_float32():
-            counted = list(classes.groups((has_some & is_counted).nonzero().flatten(), most_pairs))
-            if counted:
-                yield self._count(Positives.of(self.scorer, counted, self.exclude_self, best_only))
-            for group in classes.groups((has_some & ~is_counted).nonzero().flatten(), 4 * self.block_rows * MOST_COUNTED):
-                positives = Positives.of(self.scorer, [group], self.exclude_self, best_only)
-                caps = self.wanted.caps(self.scorer, positives)
-                for part in torch.split(torch.arange(len(positives.rows), device=positives.rows.device), self._rows_in_float64()):
-                    yield self._finish(positives, caps, part, self._in_float64(positives, caps, part))
+        counted = list(classes.groups((has_some & is_counted).nonzero().flatten(), most_pairs))
+        if counted:
+            yield self._count(Positives.of(self.scorer, counted, self.exclude_self, best_only))
+        for group in classes.groups((has_some & ~is_counted).nonzero().flatten(), 4 * self.block_rows * MOST_COUNTED):
+            positives = Positives.of(self.scorer, [group], self.exclude_self, best_only)
+            caps = self.wanted.caps(self.scorer, positives)
+            for part in torch.split(torch.arange(len(positives.rows), device=positives.rows.device), self._rows_in_float64()):
+                yield self._finish(positives, caps, part, self._in_float64(positives, caps, part))
 
     def _finish(self, positives: Positives, caps: Tensor | None, part: Tensor, rank: Tensor) -> Ranks:
         of_interest = positives.index[:, part] >= 0
@@ -114,60 +116,73 @@ class RankCounter:
         return Ranks(positives.rows[part], positives.count[part], rank.T.contiguous().sort(dim=1).values)
 
     def _count(self, positives: Positives) -> Ranks:
-        """Counting in the embeddings' own precision, then float64 for the queries that stay undecided."""
+        """Counting in the embeddings' own precision, near ties by exact scores, and float64 for the queries with too many of these."""
         scorer, num = self.scorer, len(positives.rows)
         dtype, device = scorer.queries.dtype, scorer.queries.device
+        mirrored = self.symmetric and self.exclude_self and scorer.is_symmetric and num == len(scorer.queries)
+        if mirrored:  # tables in the order of the queries, so that a block of rows is also a block of columns
+            order = torch.empty_like(positives.rows)
+            order[positives.rows] = torch.arange(num, device=device)
+            positives = Positives(positives.rows[order], positives.count[order], positives.index[:, order], positives.score[:, order])
         caps = self.wanted.caps(scorer, positives)
         slack = (scorer.slack(dtype) + scorer.slack(torch.float64))[positives.rows]
-        above = torch.zeros_like(positives.score)
-        reach = torch.zeros_like(positives.score)
-        if self.symmetric and self.exclude_self and scorer.is_symmetric and num == len(scorer.queries):
-            to_row = torch.empty_like(
-                positives.rows
-            )  # tables in the order of the queries, so that a block of rows is also a block of columns
-            to_row[positives.rows] = torch.arange(num, device=device)
-            positives = Positives(positives.rows[to_row], positives.count[to_row], positives.index[:, to_row], positives.score[:, to_row])
-            caps = None if caps is None else caps[:, to_row]
-            slack = slack[to_row]
-            self._count_mirrored(positives, slack, caps, above, reach)
+        counts = BandCounts((positives.score + slack).to(dtype), (positives.score - slack).to(dtype), positives.index, caps)
+        if mirrored:
+            self._count_mirrored(counts, positives)
         else:
-            high, low = (positives.score + slack).to(dtype), (positives.score - slack).to(dtype)
-            for start in range(0, num, self.block_rows):
-                part = slice(start, min(start + self.block_rows, num))
-                rows = positives.rows[part]
-                slots = _slots_used(positives, part)
-                buffer = scorer.gallery_factor.new_empty(len(rows) * self.block_columns)
-                for columns in self._column_blocks():
-                    out = buffer[: len(rows) * (columns.stop - columns.start)].view(len(rows), -1)
-                    scores = scorer.block(rows, columns, out=out)
-                    self._drop_self(scores, rows, columns)
-                    cap = None if caps is None else caps[:slots, part]
-                    count_band(scores, high[:slots, part], low[:slots, part], above[:slots, part], reach[:slots, part], cap)
-        rank, undecided = self._decide(positives, slice(None), above, reach, caps)
-        again = undecided.any(dim=0).nonzero().flatten()
+            self._count_all(counts, positives)
+        rank, undecided = self._decide(positives, slice(None), counts.above, counts.reach, caps)
+        slot, row, item = counts.all_listed()
+        better, listed = self._count_better(positives, slot, row, item)
+        is_listed = undecided & (listed == (counts.reach - counts.above).long() - 1)
+        rank = torch.where(is_listed, counts.above.long() + 1 + better, rank)
+        again = (undecided & ~is_listed).any(dim=0).nonzero().flatten()
         for part in torch.split(again, self._rows_in_float64()) if len(again) else ():
             rank[:, part] = self._in_float64(positives, caps, part)
         return self._finish(positives, caps, torch.arange(num, device=device), rank)
 
-    def _count_mirrored(self, positives: Positives, slack: Tensor, caps: Tensor | None, above: Tensor, reach: Tensor) -> None:
+    def _count_better(self, positives: Positives, slot: Tensor, row: Tensor, item: Tensor) -> tuple[Tensor, Tensor]:
+        """(slots, n) how many of the listed items come before the positive, and how many are listed."""
+        num = len(positives.rows)
+        pair, of = torch.unique(slot * num + row, return_inverse=True)
+        positive = positives.index.flatten()[pair]
+        threshold = self.scorer.exact(positives.rows[pair % num], positive)[of]
+        exact = self.scorer.exact(positives.rows[row], item)
+        is_better = (exact > threshold) | ((exact == threshold) & (item < positive[of]))
+        listed = torch.zeros(positives.index.numel(), dtype=torch.int64, device=item.device)
+        better = torch.zeros_like(listed)
+        listed[pair] = torch.bincount(of, minlength=len(pair))
+        better[pair] = torch.bincount(of[is_better], minlength=len(pair))
+        return better.view_as(positives.index), listed.view_as(positives.index)
+
+    def _count_all(self, counts: BandCounts, positives: Positives) -> None:
+        """Every query against every block of the gallery."""
+        scorer, num = self.scorer, len(positives.rows)
+        for rows in _blocks(num, self.block_rows):
+            slots = _slots_used(positives, rows)
+            index = positives.rows[rows]
+            buffer = scorer.gallery_factor.new_empty(len(index) * self.block_columns)
+            for columns in _blocks(len(scorer.gallery), self.block_columns):
+                out = buffer[: len(index) * (columns.stop - columns.start)].view(len(index), -1)
+                scores = scorer.block(index, columns, out=out)
+                self._drop_self(scores, index, columns)
+                counts.add(scores, rows, columns.start, slots)
+
+    def _count_mirrored(self, counts: BandCounts, positives: Positives) -> None:
         """Queries are the gallery: every block above the diagonal also serves, transposed, as its mirror image."""
-        scorer, num, side = self.scorer, len(positives.rows), self.block_columns
-        dtype = scorer.queries.dtype
-        high, low = (positives.score + slack).to(dtype), (positives.score - slack).to(dtype)
-        blocks = [slice(start, min(start + side, num)) for start in range(0, num, side)]
+        scorer = self.scorer
+        blocks = _blocks(len(positives.rows), self.block_columns)
         slots = [_slots_used(positives, block) for block in blocks]
-        buffer = scorer.gallery_factor.new_empty(side * side)
+        buffer = scorer.gallery_factor.new_empty((blocks[0].stop - blocks[0].start) ** 2)
         for i, rows in enumerate(blocks):
-            for j in range(i, len(blocks)):
-                columns = blocks[j]
+            for j, columns in enumerate(blocks[i:], start=i):
                 out = buffer[: (rows.stop - rows.start) * (columns.stop - columns.start)].view(rows.stop - rows.start, -1)
                 scores = scorer.block(rows, columns, out=out)
                 if i == j:
                     scores.fill_diagonal_(-torch.inf)
-                sides = ((rows, slots[i], scores), (columns, slots[j], scores.T)) if i != j else ((rows, slots[i], scores),)
-                for part, used, view in sides:
-                    cap = None if caps is None else caps[:used, part]
-                    count_band(view, high[:used, part], low[:used, part], above[:used, part], reach[:used, part], cap)
+                else:
+                    counts.add(scores.T, columns, rows.start, slots[j])
+                counts.add(scores, rows, columns.start, slots[i])
 
     def _in_float64(self, positives: Positives, caps: Tensor | None, part: Tensor) -> Tensor:
         """(slots, n) ranks of some of the queries from float64 scores of whole rows, near ties by exact scores."""
@@ -178,12 +193,13 @@ class RankCounter:
         caps = None if caps is None else caps[:, part]
         high, low = score + slack, score - slack
         scores = torch.empty(len(rows), len(scorer.gallery), dtype=torch.float64, device=rows.device)
-        for columns in self._column_blocks():
+        for columns in _blocks(len(scorer.gallery), self.block_columns):
             scores[:, columns] = scorer.block(rows, columns, dtype=torch.float64)
         self._drop_self(scores, rows, slice(0, len(scorer.gallery)))
         if len(score) <= MOST_COUNTED:
-            above, reach = torch.zeros_like(score), torch.zeros_like(score)
-            count_band(scores, high, low, above, reach)
+            counts = BandCounts(high, low, positives.index[:, part], caps, lists=False)
+            counts.add(scores, slice(0, len(rows)), 0, len(score))
+            above, reach = counts.above, counts.reach
         else:
             rising = _sorted_rows(scores)
             above = (len(scorer.gallery) - torch.searchsorted(rising, high.T.contiguous(), right=True)).T.double()
@@ -222,15 +238,15 @@ class RankCounter:
         """Whole rows at once: as many as keep the float64 scores near 128 MB."""
         return max(1, min(self.block_rows, (1 << 24) // len(self.scorer.gallery)))
 
-    def _column_blocks(self) -> list[slice]:
-        num = len(self.scorer.gallery)
-        return [slice(start, min(start + self.block_columns, num)) for start in range(0, num, self.block_columns)]
-
     def _drop_self(self, scores: Tensor, rows: Tensor, columns: slice) -> None:
         if self.exclude_self:
             local = rows - columns.start
             inside = ((local >= 0) & (local < scores.shape[1])).nonzero().flatten()
             scores[inside, local[inside]] = -torch.inf
+
+
+def _blocks(num: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, num)) for start in range(0, num, size)]
 
 
 def _slots_used(positives: Positives, part: slice) -> int:

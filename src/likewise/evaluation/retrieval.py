@@ -10,7 +10,7 @@ from torch import Tensor
 from likewise.evaluation.binary import hamming_ranks
 from likewise.evaluation.labels import Labels, class_codes
 from likewise.evaluation.ranks import Duplicates, RankCounter, Ranks, Wanted
-from likewise.evaluation.score import Embeddings, Scorer
+from likewise.evaluation.score import Embeddings, Scorer, full_float32
 
 RETRIEVAL_METRICS = ("R@K", "RP", "MAP@R", "mAP")
 
@@ -66,10 +66,11 @@ def per_query(
     names = [f"R@{k}" for k in wanted_ks] + [name for name in RETRIEVAL_METRICS if name != "R@K" and name in metrics]
     scores = {name: torch.zeros(len(query_codes), dtype=torch.float64, device=query_codes.device) for name in names}
     matched = torch.zeros(len(query_codes), dtype=torch.bool, device=query_codes.device)
-    for ranks in all_ranks:
-        matched[ranks.rows] = True
-        for name in names:
-            scores[name][ranks.rows] = _score(name, ranks)
+    with full_float32():
+        for ranks in all_ranks:
+            matched[ranks.rows] = True
+            for name in names:
+                scores[name][ranks.rows] = _score(name, ranks)
     return PerQuery(scores, matched, query_codes)
 
 

@@ -48,15 +48,23 @@ def as_embeddings(embeddings: Embeddings, name: str) -> Tensor:
 @contextmanager
 def full_float32() -> Iterator[None]:
     """Matrix products in true float32 inside, whatever the caller has allowed (TF32 keeps 10 bits of 23)."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    precision = torch.get_float32_matmul_precision()
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.set_float32_matmul_precision("highest")
+    if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):  # torch before 2.9
+        precision = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(precision)
+        return
+    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+    before = [backend.fp32_precision for backend in backends]
     try:
+        for backend in backends:
+            backend.fp32_precision = "ieee"
         yield
     finally:
-        torch.set_float32_matmul_precision(precision)
-        torch.backends.cuda.matmul.allow_tf32 = before
+        for backend, precision in zip(backends, before, strict=True):
+            backend.fp32_precision = precision
 
 
 def fixed_order_sum(terms: Tensor) -> Tensor:
@@ -72,7 +80,7 @@ def fixed_order_sum(terms: Tensor) -> Tensor:
 def square_norms(rows: Tensor) -> Tensor:
     """Squared length of every row in float64, in the fixed order."""
     chunk = 8192 if rows.is_cuda else 512
-    return torch.cat([fixed_order_sum(part.double().square_()) for part in torch.split(rows, chunk)])
+    return torch.cat([fixed_order_sum(part.double().square()) for part in torch.split(rows, chunk)])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,213 @@
+"""Retrieval scores against a loop over the definitions, pytorch-metric-learning and scikit-learn."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import average_precision_score
+
+from likewise.evaluation import per_query
+from likewise.evaluation import ranks as ranks_module
+
+ALL = ("R@K", "RP", "MAP@R", "mAP")
+KS = (1, 2, 4, 8)
+
+
+def nearness(query, item, metric):
+    if metric == "cosine":
+        return sum(query * item) / (sum(query**2) ** 0.5 * sum(item**2) ** 0.5)
+    if metric == "hamming":
+        return -int(((query > 0) != (item > 0)).sum())
+    return -sum((query - item) ** 2)
+
+
+def loop(vectors, labels, gallery=None, gallery_labels=None, metric="cosine"):
+    """Scores straight from their definitions over the sorted list of every query, in float64."""
+    items, item_labels = (vectors, labels) if gallery is None else (gallery, gallery_labels)
+    vectors, items = np.asarray(vectors, dtype=np.float64), np.asarray(items, dtype=np.float64)
+    scores = {name: np.zeros(len(vectors)) for name in (*(f"R@{k}" for k in KS), "RP", "MAP@R", "mAP")}
+    matched = np.zeros(len(vectors), dtype=bool)
+    for i, query in enumerate(vectors):
+        near = [nearness(query, item, metric) for item in items]
+        order = sorted((j for j in range(len(items)) if gallery is not None or j != i), key=lambda j: (-near[j], j))
+        hits = [bool(item_labels[j] == labels[i]) for j in order]
+        num = sum(hits)
+        if not num:
+            continue
+        matched[i] = True
+        for k in KS:
+            scores[f"R@{k}"][i] = any(hits[:k])
+        scores["RP"][i] = sum(hits[:num]) / num
+        precisions = [sum(hits[: rank + 1]) / (rank + 1) if hit else 0.0 for rank, hit in enumerate(hits)]
+        scores["MAP@R"][i] = sum(precisions[:num]) / num
+        scores["mAP"][i] = sum(precisions) / num
+    return scores, matched
+
+
+def compare(found, expected):
+    scores, matched = expected
+    np.testing.assert_array_equal(found.matched.numpy(), matched)
+    for name, values in found.scores.items():
+        assert values.dtype == torch.float64
+        np.testing.assert_allclose(values.numpy(), scores[name], rtol=1e-12, atol=0, err_msg=name)
+
+
+def case(kind):
+    """Vectors and labels: plain, with singletons, with exact copies across classes, very unbalanced, and all of them ties."""
+    rng = np.random.default_rng(1)
+    vectors = rng.normal(size=(160, 12)).astype(np.float32)
+    labels = rng.integers(0, 8, size=160)
+    if kind == "singletons":
+        labels = rng.integers(0, 120, size=160)
+    elif kind == "copies":
+        vectors = vectors[rng.integers(0, 25, size=160)]
+    elif kind == "unbalanced":
+        labels = np.where(rng.random(160) < 0.7, 0, rng.integers(1, 30, size=160))
+    elif kind == "collapsed":
+        vectors[:] = vectors[0]
+    elif kind == "one class":
+        labels[:] = 5
+    else:
+        assert kind == "plain"
+    return vectors, labels
+
+
+KINDS = ("plain", "singletons", "copies", "unbalanced", "collapsed", "one class")
+SETS = (ALL, ("R@K",), ("RP", "MAP@R"), ("R@K", "MAP@R"), ("mAP",))
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_equals_the_loop(kind, metric):
+    vectors, labels = case(kind)
+    expected = loop(vectors, labels, metric=metric)
+    for metrics in SETS:
+        for block in ("auto", 23, 64):
+            compare(per_query(vectors, labels, ks=KS, metrics=metrics, metric=metric, block=block), expected)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_gallery_equals_the_loop(kind, metric):
+    vectors, labels = case(kind)
+    query, item = slice(0, 60), slice(60, None)
+    expected = loop(vectors[query], labels[query], vectors[item], labels[item], metric)
+    for metrics in SETS:
+        for block in ("auto", 17):
+            found = per_query(
+                vectors[query],
+                labels[query],
+                gallery=vectors[item],
+                gallery_labels=labels[item],
+                ks=KS,
+                metrics=metrics,
+                metric=metric,
+                block=block,
+            )
+            compare(found, expected)
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+def test_sorting_and_counting_agree(monkeypatch, limit):
+    for kind in ("copies", "unbalanced", "plain"):
+        vectors, labels = case(kind)
+        with monkeypatch.context() as patch:
+            patch.setattr(ranks_module, "MOST_COUNTED", limit)
+            compare(per_query(vectors, labels, ks=KS, block=50), loop(vectors, labels))
+
+
+def test_near_ties_do_not_depend_on_the_block():
+    # Steps of one float32 unit around one direction: matrix products of other shapes give other last bits here.
+    rng = np.random.default_rng(2)
+    vectors = np.repeat(rng.normal(size=(1, 200)).astype(np.float32), 120, axis=0)
+    steps = rng.integers(0, 200, size=120)
+    vectors[np.arange(120), steps] = np.nextafter(vectors[np.arange(120), steps], np.float32(np.inf))
+    labels = rng.integers(0, 10, size=120)
+    first = per_query(vectors, labels, ks=(1, 50))
+    for block in (7, 100):
+        again = per_query(vectors, labels, ks=(1, 50), block=block)
+        for name, values in first.scores.items():
+            torch.testing.assert_close(again.scores[name], values, rtol=0, atol=0)
+
+
+def test_float64_sees_what_float32_cannot():
+    rng = np.random.default_rng(3)
+    vectors = rng.normal(size=(1, 16)) + 1e-9 * rng.normal(size=(80, 16))
+    labels = rng.integers(0, 5, size=80)
+    compare(per_query(vectors, labels, ks=KS, metric="euclidean"), loop(vectors, labels, metric="euclidean"))
+
+
+def test_pytorch_metric_learning_agrees():
+    pytest.importorskip("pytorch_metric_learning")
+    from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
+
+    names = {"precision_at_1": "R@1", "r_precision": "RP", "mean_average_precision_at_r": "MAP@R", "mean_average_precision": "mAP"}
+    vectors, labels = case("plain")
+    unit = torch.nn.functional.normalize(torch.from_numpy(vectors), dim=1)
+    theirs = AccuracyCalculator(include=tuple(names), k=len(vectors) - 1, device=torch.device("cpu")).get_accuracy(
+        unit, torch.from_numpy(labels)
+    )
+    ours = per_query(unit, labels)
+    for their_name, name in names.items():
+        assert theirs[their_name] == pytest.approx(ours.scores[name].mean().item(), abs=1e-6)  # they compute in float32
+
+
+def test_scikit_learn_agrees():
+    vectors, labels = case("plain")
+    ours = per_query(vectors, labels, metrics=("mAP",)).scores["mAP"]
+    unit = vectors.astype(np.float64) / np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    for i in range(len(vectors)):
+        others = np.arange(len(vectors)) != i
+        assert ours[i].item() == pytest.approx(average_precision_score(labels[others] == labels[i], unit[others] @ unit[i]), rel=1e-9)
+
+
+def test_labels_stay_exact_and_may_be_strings():
+    vectors, labels = case("plain")
+    expected = per_query(vectors, labels)
+    for other in (
+        labels + 2**62,  # neighbours that float64 merges
+        torch.from_numpy(labels) + 2**62,
+        (labels + 2**24).astype(np.int32),
+        labels.astype(np.uint64) + np.uint64(2**63),
+        [f"class {label:03d}" for label in labels],
+        np.array([f"class {label:03d}" for label in labels], dtype=object),
+    ):
+        found = per_query(vectors, other)
+        torch.testing.assert_close(found.labels, expected.labels)
+        for name, values in expected.scores.items():
+            torch.testing.assert_close(found.scores[name], values, rtol=0, atol=0)
+
+
+def test_query_and_gallery_labels_share_one_code():
+    eye = torch.eye(4)
+    found = per_query(eye, ["b", "c", "d", "e"], gallery=eye, gallery_labels=["a", "b", "c", "d"], ks=(1, 2, 4))
+    assert found.matched.tolist() == [True, True, True, False]
+    assert found.scores["R@1"].tolist() == [0, 0, 0, 0]
+    assert found.scores["mAP"].tolist() == [1 / 2, 1 / 3, 1 / 4, 0]
+
+
+def test_bad_input_is_named():
+    eye, labels = torch.eye(4), torch.tensor([0, 0, 1, 1])
+    broken = eye.clone()
+    broken[3] = torch.inf
+    cases = [
+        (dict(labels=labels[:3]), "3 labels for 4 embeddings"),
+        (dict(labels=labels.float()), "labels are torch.float32: expected integers or strings"),
+        (dict(labels=[0.5, 1, 2, 3]), "labels are float64"),
+        (dict(labels=labels[:, None]), "labels have shape"),
+        (dict(embeddings=broken), "row 3 of embeddings holds NaN or infinity"),
+        (dict(ks=(1, 4)), "R@4 asks for 4 neighbours but the gallery has only 3 items"),
+        (dict(ks=(0,)), "ks hold 0"),
+        (dict(ks=()), "ks are empty"),
+        (dict(metrics=("R@1",)), "metrics are .*expected some of"),
+        (dict(metrics="mAP"), "metrics are 'mAP'"),
+        (dict(gallery=eye), "gallery without gallery_labels"),
+        (dict(gallery=eye[:0], gallery_labels=labels[:0]), "the gallery"),
+        (dict(gallery=eye, gallery_labels=["a", "b", "c", "d"]), "labels are integers but gallery_labels are strings"),
+        (dict(gallery=eye[:, :2], gallery_labels=labels), "dimension 4 and the gallery 2"),
+        (dict(metric="dot"), "metric is 'dot'"),
+        (dict(block=-1), "block is -1"),
+    ]
+    for changed, message in cases:
+        arguments = dict(embeddings=eye, labels=labels, ks=(1, 2)) | changed
+        with pytest.raises(ValueError, match=message):
+            per_query(arguments.pop("embeddings"), arguments.pop("labels"), **arguments)
