@@ -34,8 +34,9 @@ class MinedValues:
     miner: Miner
 
     def __call__(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        counts = as_number(pairs.valid, pairs.similarity.dtype)
-        return self.loss.per_anchor(mined(self.miner, pairs)) * counts, counts
+        valid = pairs.valid
+        values = self.loss.per_anchor(mined(self.miner, pairs))
+        return torch.where(valid, values, 0.0), as_number(valid, values.dtype)
 
 
 @dataclass(frozen=True)

@@ -59,5 +59,6 @@ def _name_the_fault(vectors: Tensor, labels: Tensor, what: str, labels_name: str
         outside = labels[(labels < 0) | (labels >= num_classes)]
         if outside.numel():
             raise ValueError(
-                f"{labels_name} hold {int(outside[0])}, but the objective knows classes 0 to {num_classes - 1}: raise num_classes or renumber the labels"
+                f"{labels_name} hold {int(outside[0])}, but the objective knows classes 0 to {num_classes - 1}: "
+                "raise num_classes or renumber the labels"
             )

@@ -31,13 +31,10 @@ class Side:
     mask: Tensor  # (anchors, k) bool: which of them are on this side
     columns: Tensor | None = None  # (anchors, k) the reference each entry stands for; None: all references in order
     norms: Tensor | None = None  # (anchors, k) ||x||^2 + ||y||^2; None: unit vectors
-    of_vectors: bool = True  # False: norms are needed but only similarities are known
 
     @property
     def squared_distance(self) -> Tensor:
         """d^2 = ||x||^2 + ||y||^2 - 2 s, exactly 0 (with gradient 0) where it is below the round-off of that difference."""
-        if not self.of_vectors:
-            raise NotPairsAloneError("the distance of vectors that are not normalised depends on their norms, not on pairs alone")
         round_off = 8 * torch.finfo(self.similarity.dtype).eps
         if self.norms is None:
             return F.threshold(torch.rsub(self.similarity, 2.0, alpha=2), round_off, 0.0)
@@ -167,6 +164,11 @@ def masked_max(values: Tensor, mask: Tensor, *, empty: float = -torch.inf) -> Te
 def masked_min(values: Tensor, mask: Tensor, *, empty: float = torch.inf) -> Tensor:
     """Smallest over the mask; `empty`, without gradient, where it is empty."""
     return -masked_max(-values, mask, empty=-empty)
+
+
+def softplus(values: Tensor) -> Tensor:
+    """log(1 + e^x). torch's own is x itself beyond 20, which is off by 2e-9."""
+    return F.softplus(values, threshold=40.0)
 
 
 def log_sum_exp(values: Tensor, mask: Tensor, *, empty: float = -torch.inf) -> Tensor:

@@ -146,7 +146,6 @@ def pairs_of(
     statistic: Tensor | None = None,
     references: Tensor | None = None,
     gram: Tensor | None = None,
-    norms_known: bool = True,
 ) -> Pairs:
     """The Pairs of a block of rows with the given similarities (a, r).
 
@@ -181,8 +180,8 @@ def pairs_of(
         negative_norms = anchor_square[:, None] + reference_square
         positive_norms = negative_norms if columns is None else anchor_square[:, None] + reference_square[columns]
     return Pairs(
-        positives=Side(positive_similarity.to(dtype), mask, columns, positive_norms, norms_known),
-        negatives=Side(similarity, negative, None, negative_norms, norms_known),
+        positives=Side(positive_similarity.to(dtype), mask, columns, positive_norms),
+        negatives=Side(similarity, negative, None, negative_norms),
         anchor_labels=labels,
         dim=dim,
         noise=block["noise"],

@@ -104,7 +104,8 @@ class _Sweep:
         step = engine.step(self.function)
         results = []
         for block in engine.blocks(rows.num_anchors):
-            slope = similarity = anchors[block.rows] @ references.T
+            similarity = anchors[block.rows] @ references.T
+            slope: Tensor | None = similarity
             height = engine.tile or similarity.shape[0]
             for start in range(0, similarity.shape[0], height):
                 part = similarity[start : start + height]
@@ -209,7 +210,7 @@ class _Total(torch.autograd.Function):
         return value, count
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, slope: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         return (None, None, *_returned(ctx.gradients, slope, ctx.dtypes))
 
@@ -224,7 +225,7 @@ class _Each(torch.autograd.Function):
         return torch.cat([part for (part,) in sweep.run(None, None)])
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor | None, ...]:
         gradients = ctx.sweep.zeros()
         ctx.sweep.run(gradients, cotangent)

@@ -17,12 +17,14 @@ class BandCounts:
     high: Tensor  # (slots, rows) upper end of the band, in the scores' type
     low: Tensor  # (slots, rows) lower end
     positive: Tensor  # (slots, rows) gallery index of the positive, -1 where there is none
+    count: Tensor  # (rows,) number of positives, falling: slot s holds some for the first rows only
     cap: Tensor | None  # (slots, rows) rows with more than this above need no further counting; None: all do
     lists: bool = True  # whether to list what is in the bands
     above: Tensor = field(init=False)  # (slots, rows) number of scores > high
     reach: Tensor = field(init=False)  # (slots, rows) number of scores >= low
     listed: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)  # slots, rows, gallery indices in the band
     num_listed: int = 0
+    room: Tensor | None = None
 
     def __post_init__(self) -> None:
         # Sums of float32 comparisons are exact to 2^24 a block and float64 sums of these to 2^53; the CUDA kernel adds integers.
@@ -30,37 +32,47 @@ class BandCounts:
         self.above = torch.zeros(self.high.shape, dtype=dtype, device=self.high.device)
         self.reach = torch.zeros_like(self.above)
 
-    def add(self, scores: Tensor, rows: slice, start: int, slots: int) -> None:
+    def add(self, scores: Tensor, rows: slice, start: int) -> None:
         """Counts a block: scores (rows, columns) of the table's `rows` with gallery items start, start + 1, ...; may be a transposed view."""
         rows_first = scores.stride(1) == 1
         layout = scores if rows_first else scores.T  # both reductions run along contiguous memory
         stop = start + scores.shape[1]
-        buffer = torch.empty_like(layout)
-        for slot in range(slots):
-            above, reach, positive = self.above[slot, rows], self.reach[slot, rows], self.positive[slot, rows]
-            is_open = None if self.cap is None else above <= self.cap[slot, rows]
+        falling = -self.count[rows]
+        used = torch.searchsorted(falling, -torch.arange(len(self.high), device=falling.device)).tolist()
+        for slot, num in enumerate(used):
+            if num == 0:
+                break
+            here = slice(rows.start, rows.start + num)
+            above, reach, positive = self.above[slot, here], self.reach[slot, here], self.positive[slot, here]
+            is_open = None if self.cap is None else above <= self.cap[slot, here]
             if is_open is not None and not bool(is_open.any()):
                 continue
-            high, low = (edge[slot, rows][:, None] if rows_first else edge[slot, rows] for edge in (self.high, self.low))
+            part, dim = (layout[:num], 1) if rows_first else (layout[:, :num], 0)
+            high, low = (edge[slot, here].unsqueeze(dim) for edge in (self.high, self.low))
             # Comparisons written as floats: summing these is several times faster than summing booleans.
-            here_above = torch.gt(layout, high, out=buffer).sum(dim=1 if rows_first else 0)
-            here_reach = torch.ge(layout, low, out=buffer).sum(dim=1 if rows_first else 0)
+            buffer = self._buffer(part)
+            here_above = torch.gt(part, high, out=buffer).sum(dim=dim)
+            here_reach = torch.ge(part, low, out=buffer).sum(dim=dim)
             above += here_above
             reach += here_reach
             if not self.lists:
                 continue
-            others = here_reach - here_above - ((positive >= start) & (positive < stop)).to(buffer.dtype)
-            to_list = others > 0 if is_open is None else (others > 0) & (above <= self.cap[slot, rows])  # type: ignore[index]
+            others = here_reach - here_above - ((positive >= start) & (positive < stop)).to(part.dtype)
+            to_list = others > 0 if self.cap is None else (others > 0) & (above <= self.cap[slot, here])
             row = to_list.nonzero().flatten()
-            if len(row) and float(others[row].sum()) <= MOST_LISTED_A_ROW * len(scores) and self.num_listed < MOST_LISTED:
-                near = scores[row] if rows_first else layout[:, row].T
-                which, column = ((near >= self.low[slot, rows][row][:, None]) & (near <= self.high[slot, rows][row][:, None])).nonzero(
-                    as_tuple=True
-                )
+            if len(row) and float(others[row].sum()) <= MOST_LISTED_A_ROW * num and self.num_listed < MOST_LISTED:
+                near = part[row] if rows_first else part[:, row].T
+                which, column = ((near >= self.low[slot, here][row][:, None]) & (near <= self.high[slot, here][row][:, None])).nonzero(as_tuple=True)
                 row, item = row[which], column + start
                 keep = item != positive[row]
                 self.num_listed += len(row)
                 self.listed.append((torch.full_like(row[keep], slot), row[keep] + rows.start, item[keep]))
+
+    def _buffer(self, part: Tensor) -> Tensor:
+        """Room for the comparisons of a block, kept from block to block."""
+        if self.room is None or self.room.numel() < part.numel():
+            self.room = part.new_empty(part.numel())
+        return self.room[: part.numel()].view(part.shape)
 
     def all_listed(self) -> tuple[Tensor, Tensor, Tensor]:
         """Slots, rows and gallery indices of everything listed."""

@@ -17,7 +17,7 @@ from likewise.evaluation.nearest import nearest
 from likewise.evaluation.score import Embeddings, as_embeddings, full_float32
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
-FINE = 200  # quantiles are read from bins this many times finer than the histogram's
+FINE = 100  # quantiles are read from bins this many times finer than the histogram's
 TILE = (512, 8192)  # distances at once; fewer than 2^24, so that float32 counts are exact
 RANK_FLOOR = 0.1  # share of the directions that the classes could use
 NEAR_FLOOR = 0.2  # median distance between classes, of at most 2, below which they are all but one point
@@ -27,7 +27,7 @@ ANTI_HUB_SHARE = 0.3
 
 @dataclass(frozen=True)
 class Distances:
-    """Distribution of the distances of pairs of one kind; mean and histogram over all pairs, quantiles to within 1/200 of a bin."""
+    """Distribution of the distances of pairs of one kind; mean and histogram over all pairs, quantiles to within 1/100 of a bin."""
 
     num_pairs: int
     mean: float
@@ -74,7 +74,7 @@ class Diagnosis:
 
 
 def diagnose(
-    embeddings: Embeddings, labels: Labels, *, metric: str = "cosine", neighbours: int = 10, worst: int = 10, bins: int = 50
+    embeddings: Embeddings, labels: Labels, *, metric: str = "cosine", neighbours: int = 10, worst: int = 10, bins: int = 100
 ) -> Diagnosis:
     """Distances, spectrum, hubness and failures of one labelled set of embeddings, every item a query among the others.
 
@@ -239,7 +239,7 @@ def _warnings(found: Diagnosis, *, num_classes: int, num_zero: int, metric: str)
     elif found.effective_rank < max(min(2, usable), RANK_FLOOR * usable):
         said.append(
             f"The embeddings use only {found.effective_rank:.1f} of {dim} directions (effective rank), where {num_classes} classes could "
-            f"use {usable}: a dimensional collapse. Try more classes a batch, a loss with all negatives, less weight decay on the head, or a "
+            f"use {usable}: a dimensional collapse. Try more classes a batch, a loss with all negatives, less weight decay, or a "
             f"smaller dimension."
         )
     if metric == "cosine" and found.effective_rank > 0 and found.inter.num_pairs and found.inter.quantiles[0.5] < NEAR_FLOOR:

@@ -82,6 +82,19 @@ class Positives:
         missing = score == -torch.inf
         return cls(rows, count, index.masked_fill_(missing, -1), score.masked_fill_(missing, torch.inf))
 
+    def for_all_queries(self, num_queries: int) -> "Positives":
+        """The same with a column for every query; those not held here have no positives."""
+        count = self.count.new_zeros(num_queries)
+        index = self.index.new_full((len(self.index), num_queries), -1)
+        score = self.score.new_full(index.shape, torch.inf)
+        count[self.rows], index[:, self.rows], score[:, self.rows] = self.count, self.index, self.score
+        return Positives(torch.arange(num_queries, device=count.device), count, index, score)
+
+    def most_first(self) -> "Positives":
+        """The queries with the most positives first: those with more than s of them are then the first ones of any block."""
+        order = self.count.argsort(descending=True, stable=True)
+        return Positives(self.rows[order], self.count[order], self.index[:, order], self.score[:, order])
+
 
 def _best(scorer: Scorer, queries: Tensor, items: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
     """The nearest positive of every query, the lower index among equals; `near` alone cannot tell these apart."""

@@ -117,29 +117,31 @@ class RankCounter:
 
     def _count(self, positives: Positives) -> Ranks:
         """Counting in the embeddings' own precision, near ties by exact scores, and float64 for the queries with too many of these."""
-        scorer, num = self.scorer, len(positives.rows)
-        dtype, device = scorer.queries.dtype, scorer.queries.device
-        mirrored = self.symmetric and self.exclude_self and scorer.is_symmetric and num == len(scorer.queries)
-        if mirrored:  # tables in the order of the queries, so that a block of rows is also a block of columns
-            order = torch.empty_like(positives.rows)
-            order[positives.rows] = torch.arange(num, device=device)
-            positives = Positives(positives.rows[order], positives.count[order], positives.index[:, order], positives.score[:, order])
+        scorer, total = self.scorer, len(self.scorer.queries)
+        dtype = scorer.queries.dtype
+        # Half the products, but for all queries: worth it if most of them are to be counted.
+        mirrored = self.symmetric and self.exclude_self and scorer.is_symmetric and len(positives.rows) > 0.6 * total
+        positives = (positives.for_all_queries(total) if mirrored else positives).most_first()
         caps = self.wanted.caps(scorer, positives)
         slack = (scorer.slack(dtype) + scorer.slack(torch.float64))[positives.rows]
-        counts = BandCounts((positives.score + slack).to(dtype), (positives.score - slack).to(dtype), positives.index, caps)
+        band = (positives.score + slack).to(dtype), (positives.score - slack).to(dtype)
         if mirrored:
+            counts = BandCounts(*band, self._places(positives), positives.count, caps)
             self._count_mirrored(counts, positives)
         else:
+            counts = BandCounts(*band, positives.index, positives.count, caps)
             self._count_all(counts, positives)
         rank, undecided = self._decide(positives, slice(None), counts.above, counts.reach, caps)
         slot, row, item = counts.all_listed()
+        item = positives.rows[item] if mirrored else item
         better, listed = self._count_better(positives, slot, row, item)
         is_listed = undecided & (listed == (counts.reach - counts.above).long() - 1)
         rank = torch.where(is_listed, counts.above.long() + 1 + better, rank)
         again = (undecided & ~is_listed).any(dim=0).nonzero().flatten()
         for part in torch.split(again, self._rows_in_float64()) if len(again) else ():
             rank[:, part] = self._in_float64(positives, caps, part)
-        return self._finish(positives, caps, torch.arange(num, device=device), rank)
+        part = positives.count.nonzero().flatten()
+        return self._finish(positives, caps, part, rank[:, part])
 
     def _count_better(self, positives: Positives, slot: Tensor, row: Tensor, item: Tensor) -> tuple[Tensor, Tensor]:
         """(slots, n) how many of the listed items come before the positive, and how many are listed."""
@@ -157,32 +159,36 @@ class RankCounter:
 
     def _count_all(self, counts: BandCounts, positives: Positives) -> None:
         """Every query against every block of the gallery."""
-        scorer, num = self.scorer, len(positives.rows)
-        for rows in _blocks(num, self.block_rows):
-            slots = _slots_used(positives, rows)
+        scorer = self.scorer
+        for rows in _blocks(len(positives.rows), self.block_rows):
             index = positives.rows[rows]
             buffer = scorer.gallery_factor.new_empty(len(index) * self.block_columns)
             for columns in _blocks(len(scorer.gallery), self.block_columns):
                 out = buffer[: len(index) * (columns.stop - columns.start)].view(len(index), -1)
                 scores = scorer.block(index, columns, out=out)
                 self._drop_self(scores, index, columns)
-                counts.add(scores, rows, columns.start, slots)
+                counts.add(scores, rows, columns.start)
 
     def _count_mirrored(self, counts: BandCounts, positives: Positives) -> None:
-        """Queries are the gallery: every block above the diagonal also serves, transposed, as its mirror image."""
-        scorer = self.scorer
-        blocks = _blocks(len(positives.rows), self.block_columns)
-        slots = [_slots_used(positives, block) for block in blocks]
-        buffer = scorer.gallery_factor.new_empty((blocks[0].stop - blocks[0].start) ** 2)
+        """Queries are the gallery, both in the order of `positives`: every block above the diagonal also serves, transposed, as its mirror image."""
+        factor = self.scorer.query_factor[positives.rows]
+        blocks = _blocks(len(factor), self.block_columns)
+        buffer = factor.new_empty((blocks[0].stop - blocks[0].start) ** 2)
         for i, rows in enumerate(blocks):
-            for j, columns in enumerate(blocks[i:], start=i):
+            for columns in blocks[i:]:
                 out = buffer[: (rows.stop - rows.start) * (columns.stop - columns.start)].view(rows.stop - rows.start, -1)
-                scores = scorer.block(rows, columns, out=out)
-                if i == j:
+                scores = torch.mm(factor[rows], factor[columns].T, out=out)
+                if rows == columns:
                     scores.fill_diagonal_(-torch.inf)
                 else:
-                    counts.add(scores.T, columns, rows.start, slots[j])
-                counts.add(scores, rows, columns.start, slots[i])
+                    counts.add(scores.T, columns, rows.start)
+                counts.add(scores, rows, columns.start)
+
+    def _places(self, positives: Positives) -> Tensor:
+        """Where each positive stands in the order of the queries; -1 where there is none."""
+        place = torch.empty_like(positives.rows)
+        place[positives.rows] = torch.arange(len(place), device=place.device)
+        return torch.where(positives.index >= 0, place[positives.index.clamp(min=0)], -1)
 
     def _in_float64(self, positives: Positives, caps: Tensor | None, part: Tensor) -> Tensor:
         """(slots, n) ranks of some of the queries from float64 scores of whole rows, near ties by exact scores."""
@@ -197,8 +203,8 @@ class RankCounter:
             scores[:, columns] = scorer.block(rows, columns, dtype=torch.float64)
         self._drop_self(scores, rows, slice(0, len(scorer.gallery)))
         if len(score) <= MOST_COUNTED:
-            counts = BandCounts(high, low, positives.index[:, part], caps, lists=False)
-            counts.add(scores, slice(0, len(rows)), 0, len(score))
+            counts = BandCounts(high, low, positives.index[:, part], positives.count[part], caps, lists=False)
+            counts.add(scores, slice(0, len(rows)), 0)
             above, reach = counts.above, counts.reach
         else:
             rising = _sorted_rows(scores)
@@ -247,10 +253,6 @@ class RankCounter:
 
 def _blocks(num: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, num)) for start in range(0, num, size)]
-
-
-def _slots_used(positives: Positives, part: slice) -> int:
-    return min(int(positives.count[part].max()), len(positives.index))
 
 
 def _sorted_rows(scores: Tensor) -> Tensor:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from likewise.losses.loss import Loss
-from likewise.pairs import Pairs, masked_mean
+from likewise.pairs import Pairs, masked_mean, softplus
 
 
 @dataclass(frozen=True)
@@ -21,6 +20,6 @@ class BinomialDeviance(Loss):
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives
-        return masked_mean(F.softplus(self.alpha * (self.threshold - pull.similarity)), pull.mask) + masked_mean(
-            F.softplus(self.beta * (push.similarity - self.threshold)), push.mask
+        return masked_mean(softplus(self.alpha * (self.threshold - pull.similarity)), pull.mask) + masked_mean(
+            softplus(self.beta * (push.similarity - self.threshold)), push.mask
         )

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from likewise.losses.loss import Loss
-from likewise.pairs import Pairs, log_sum_exp
+from likewise.pairs import Pairs, log_sum_exp, softplus
 
 
 @dataclass(frozen=True)
@@ -28,4 +27,4 @@ class Circle(Loss):
         pace_push = torch.relu(push.similarity.detach() + self.margin)
         pulled = log_sum_exp(-self.scale * pace_pull * (pull.similarity - 1 + self.margin), pull.mask)
         pushed = log_sum_exp(self.scale * pace_push * (push.similarity - self.margin), push.mask)
-        return F.softplus(pulled + pushed)
+        return softplus(pulled + pushed)

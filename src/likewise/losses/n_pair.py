@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from likewise.losses.loss import Loss
-from likewise.pairs import Pairs, log_sum_exp, masked_mean
+from likewise.pairs import Pairs, log_sum_exp, masked_mean, softplus
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class NPair(Loss):
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives
         negatives = log_sum_exp(push.similarity, push.mask)
-        return masked_mean(F.softplus(negatives[:, None] - pull.similarity), pull.mask)
+        return masked_mean(softplus(negatives[:, None] - pull.similarity), pull.mask)
 
     def penalty(self, anchors: Tensor, references: Tensor) -> Tensor:
         return self.norm_penalty * anchors.square().sum(-1).mean()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from likewise.losses.loss import Loss
-from likewise.pairs import Pairs, log_sum_exp, masked_mean
+from likewise.pairs import Pairs, log_sum_exp, masked_mean, softplus
 
 
 @dataclass(frozen=True)
@@ -20,4 +19,4 @@ class NTXent(Loss):
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives
         negatives = log_sum_exp(push.similarity / self.temperature, push.mask)
-        return masked_mean(F.softplus(negatives[:, None] - pull.similarity / self.temperature), pull.mask)
+        return masked_mean(softplus(negatives[:, None] - pull.similarity / self.temperature), pull.mask)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from likewise.losses.loss import Loss
-from likewise.pairs import Pairs, log_sum_exp, masked_mean
+from likewise.pairs import Pairs, log_sum_exp, masked_mean, softplus
 
 
 @dataclass(frozen=True)
@@ -31,4 +30,4 @@ class Prototypical(Loss):
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives
         others = log_sum_exp(-push.squared_distance, push.mask)
-        return masked_mean(F.softplus(others[:, None] + pull.squared_distance), pull.mask)
+        return masked_mean(softplus(others[:, None] + pull.squared_distance), pull.mask)

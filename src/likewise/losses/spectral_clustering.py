@@ -46,7 +46,7 @@ class _ProjectorDistance(torch.autograd.Function):
         return spanned.sum() + counts.shape[0] - 2 * agreement
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = ctx.saved_tensors
         return slope * gradient, None, None

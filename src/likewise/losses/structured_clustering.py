@@ -114,4 +114,5 @@ class _MedoidSearch:
         product = of_clusters * of_classes
         nmi = information / torch.where(product > 0, product, 1.0).sqrt()
         both_single = (of_clusters == 0) & (of_classes == 0)
-        return 1 - torch.where(both_single, 1.0, torch.where(product > 0, nmi, 0.0))
+        agreement: Tensor = torch.where(both_single, 1.0, torch.where(product > 0, nmi, 0.0))
+        return 1 - agreement

@@ -1,0 +1,145 @@
+"""The command `likewise`. Commands are thin: they parse, call one function, and print; what is heavy is imported inside."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="likewise",
+    help="Deep metric learning: learn embeddings in which like things lie close, and find out fairly which method does that best.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class MetricName(StrEnum):
+    cosine = "cosine"
+    euclidean = "euclidean"
+    hamming = "hamming"
+
+
+class IntervalUnit(StrEnum):
+    class_ = "class"
+    query = "query"
+    none = "none"
+
+
+def main() -> None:
+    """Entry point of the command."""
+    app()
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            typer.echo(f"likewise {version('likewise')}")
+        except PackageNotFoundError:
+            typer.echo("likewise (not installed)")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def evaluate(
+    file: Annotated[Path, typer.Argument(help="A .npz (embeddings, labels), .npy with --labels, or .parquet (embedding, label).")],
+    labels: Annotated[Path | None, typer.Option(help="Labels of a .npy file: .npy, or text with one label a line.")] = None,
+    ks: Annotated[str, typer.Option(help="The K of R@K.")] = "1,2,4,8",
+    metrics: Annotated[str, typer.Option(help="Scores: R@K, RP, MAP@R, mAP, NMI, NMI_geometric, AMI.")] = "R@K,RP,MAP@R,mAP,NMI,AMI",
+    metric: Annotated[MetricName, typer.Option(help="How items are compared; hamming for packed bits.")] = MetricName.cosine,
+    intervals: Annotated[IntervalUnit, typer.Option(help="What the 95 % intervals are over.")] = IntervalUnit.class_,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of k-means and of the intervals.")] = 0,
+    diagnose: Annotated[bool, typer.Option("--diagnose", help="Also distances, spectrum, hubs, failing classes and queries.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable to stdout, and nothing else.")] = False,
+    embedding_name: Annotated[str | None, typer.Option(help="Array or column of the embeddings.")] = None,
+    label_name: Annotated[str | None, typer.Option(help="Array or column of the labels.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+) -> None:
+    """Score the embeddings in FILE: retrieval and clustering, with 95 % intervals."""
+    with _faults_in_words():
+        wanted_ks = _whole_numbers(ks, "--ks")
+        wanted_metrics = [name.strip() for name in metrics.split(",") if name.strip()]
+        from likewise.evaluation.embedding_file import read_embeddings
+        from likewise.evaluation.summary import summarise
+
+        data = read_embeddings(file, labels=labels, embedding_name=embedding_name, label_name=label_name)
+        with _progress() as on_step:
+            summary = summarise(
+                data,
+                ks=wanted_ks,
+                metrics=wanted_metrics,
+                metric=metric.value,
+                intervals=intervals.value,
+                seed=seed,
+                with_diagnosis=diagnose,
+                device=_device(device),
+                on_step=on_step,
+            )
+    if as_json:
+        import json
+
+        typer.echo(json.dumps({"file": str(file), **summary.as_json()}, indent=2, allow_nan=False))
+        return
+    from rich.console import Console
+
+    from likewise.evaluation.tables import summary_view
+
+    Console().print(summary_view(summary, str(file)))
+
+
+@contextmanager
+def _faults_in_words() -> Iterator[None]:
+    """A fault of the user's (ValueError, OSError) as one message on stderr and exit code 2, without a traceback."""
+    try:
+        yield
+    except (ValueError, OSError) as fault:
+        typer.secho("error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(2) from fault
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None] | None]:
+    """Tells on stderr what is under way and for how long, where someone is looking."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    with Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=Console(stderr=True), transient=True
+    ) as bar:
+        task = bar.add_task("reading")
+        yield lambda step: bar.update(task, description=step)
+
+
+def _device(name: str) -> str:
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name != "cpu" and not (name.split(":")[0] == "cuda" and torch.cuda.is_available()):
+        raise ValueError(f"--device is {name!r}: expected cpu, auto, or cuda where there is a GPU")
+    return name
+
+
+def _whole_numbers(text: str, option: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as fault:
+        raise ValueError(f"{option} is {text!r}: expected whole numbers with commas between, such as 1,2,4,8") from fault

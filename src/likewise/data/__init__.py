@@ -1,0 +1,1 @@
+"""Data: readers, splits, the packed cache, augmentation on the device."""

@@ -1,0 +1,111 @@
+"""Dataset: what a reader gives. Items with labels, not yet decoded, and where each came from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Part = Literal["train", "test", "query", "gallery"]  # query and gallery are the two halves of a test part (In-Shop)
+Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels
+
+
+@dataclass(frozen=True)
+class Files:
+    """Images in files, each perhaps cut to a box first."""
+
+    paths: tuple[Path, ...]
+    boxes: tuple[Box, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Images of one size in memory: uint8 (items, height, width) or (items, height, width, 3)."""
+
+    array: npt.NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+
+@dataclass(frozen=True)
+class Features:
+    """Vectors instead of images: float32 (items, dimensions)."""
+
+    array: npt.NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Labelled items. `parts` names each item's part where the data set has an official split."""
+
+    name: str
+    items: Files | Pixels | Features
+    labels: npt.NDArray[np.int64]  # (items,) index into class_names
+    class_names: tuple[str, ...]
+    parts: npt.NDArray[np.str_] | None = None  # (items,) of Part
+    notes: tuple[str, ...] = ()  # what the reader wants the user to know: missing files, counts that differ
+
+    def __post_init__(self) -> None:
+        if len(self.items) != len(self.labels):
+            raise ValueError(f"{self.name}: {len(self.items)} items but {len(self.labels)} labels: every item needs one label")
+        if self.parts is not None and len(self.parts) != len(self.labels):
+            raise ValueError(f"{self.name}: {len(self.parts)} parts for {len(self.labels)} items: every item needs one part")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    def subset(self, indices: npt.NDArray[np.int64]) -> Dataset:
+        """These items, in this order; the classes keep their numbers."""
+        items: Files | Pixels | Features
+        if isinstance(self.items, Files):
+            boxes = self.items.boxes
+            items = Files(tuple(self.items.paths[i] for i in indices), None if boxes is None else tuple(boxes[i] for i in indices))
+        else:
+            items = replace(self.items, array=self.items.array[indices])
+        return replace(self, items=items, labels=self.labels[indices], parts=None if self.parts is None else self.parts[indices])
+
+    def fingerprint(self) -> str:
+        """Names the content: equal for equal items, labels, class names and parts. 64 hexadecimal digits.
+
+        A file stands for its path below the files' common folder, size and time of change, so that no image is read.
+        """
+        digest = hashlib.sha256()
+        digest.update(repr((type(self.items).__name__, self.class_names)).encode())
+        if isinstance(self.items, Files):
+            common = _common_folder(self.items.paths)
+            for path in self.items.paths:
+                status = path.stat()
+                digest.update(f"{path.relative_to(common)}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+            digest.update(repr(self.items.boxes).encode())
+        else:
+            digest.update(np.ascontiguousarray(self.items.array).tobytes())
+        digest.update(self.labels.tobytes())
+        digest.update(b"" if self.parts is None else "\0".join(self.parts.tolist()).encode())
+        return digest.hexdigest()
+
+    def images_per_class(self) -> Counter[int]:
+        return Counter(self.labels.tolist())
+
+
+def _common_folder(paths: tuple[Path, ...]) -> Path:
+    folders = {path.parent for path in paths}
+    common = next(iter(folders))
+    while not all(folder.is_relative_to(common) for folder in folders):
+        common = common.parent
+    return common

@@ -1,0 +1,147 @@
+"""Embeddings with labels from a file: .npz, .npy or .parquet. Nothing pickled is ever loaded."""
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class EmbeddingFile:
+    """What a file holds; a gallery where queries and gallery are separate sets."""
+
+    embeddings: Array  # (N, d)
+    labels: Array  # (N,) integers or strings
+    gallery: Array | None = None
+    gallery_labels: Array | None = None
+
+
+def read_embeddings(
+    path: str | Path, *, labels: str | Path | None = None, embedding_name: str | None = None, label_name: str | None = None
+) -> EmbeddingFile:
+    """Read embeddings and labels.
+
+    .npz: arrays `embeddings` and `labels`, optionally `gallery` and `gallery_labels`; .npy: the embeddings, with `labels` a second file
+    (.npy, or text with one label a line); .parquet: columns `embedding` (lists of numbers) and `label`. `embedding_name` and `label_name`
+    are other names of the array or column. `labels` overrides the labels of any format.
+    """
+    path = Path(path)
+    if path.suffix not in (".npz", ".npy", ".parquet"):
+        raise ValueError(f"{path} ends in {path.suffix or 'nothing'!r}: expected .npz, .npy or .parquet")
+    own_labels = None if labels is None else _read_labels(_existing(Path(labels)))
+    _existing(path)
+    if path.suffix == ".npz":
+        found = _read_npz(path, embedding_name or "embeddings", label_name or "labels", own_labels)
+    elif path.suffix == ".npy":
+        if own_labels is None:
+            raise ValueError(f"{path} holds embeddings only: name the file of their labels, with --labels (labels= in Python)")
+        found = EmbeddingFile(_load(path), own_labels)
+    else:
+        found = _read_parquet(path, embedding_name or "embedding", label_name or "label", own_labels)
+    for kind, vectors, names in (("embeddings", found.embeddings, found.labels), ("gallery", found.gallery, found.gallery_labels)):
+        if vectors is None or names is None:
+            continue
+        if vectors.ndim != 2 or vectors.dtype.kind not in "fiu":
+            raise ValueError(f"{kind} in {path} are {vectors.dtype} of shape {vectors.shape}: expected numbers of shape (items, dim)")
+        if names.ndim != 1 or len(names) != len(vectors):
+            raise ValueError(f"{path} has {len(vectors)} {kind} but labels of shape {names.shape}: expected one label an embedding")
+    return found
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'not there'}: expected a file")
+    return path
+
+
+def _load(path: Path) -> Any:
+    """An array (.npy) or an open archive of arrays (.npz)."""
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile) as fault:
+        raise ValueError(
+            f"{path} is not a readable numpy file ({fault}): expected what numpy.save or numpy.savez writes for numbers or strings"
+        ) from fault
+
+
+def _read_npz(path: Path, embedding_name: str, label_name: str, own_labels: Array | None) -> EmbeddingFile:
+    with _load(path) as archive:
+
+        def array(name: str) -> Array:
+            if name not in archive:
+                held = ", ".join(archive) or "nothing"
+                raise ValueError(f"{path} has no array {name!r}, it holds {held}: save with numpy.savez(file, embeddings=..., labels=...)")
+            try:
+                loaded: Array = archive[name]
+            except (ValueError, zipfile.BadZipFile) as fault:
+                raise ValueError(f"array {name!r} in {path} cannot be read ({fault}): save labels as integers or str") from fault
+            return loaded
+
+        embeddings = array(embedding_name)
+        labels = array(label_name) if own_labels is None else own_labels
+        if "gallery" not in archive and "gallery_labels" not in archive:
+            return EmbeddingFile(embeddings, labels)
+        return EmbeddingFile(embeddings, labels, array("gallery"), array("gallery_labels"))
+
+
+def _read_labels(path: Path) -> Array:
+    if path.suffix == ".npy":
+        loaded: Array = _load(path)
+        return loaded
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as fault:
+        raise ValueError(f"{path} is not text: expected one label a line, or a .npy file") from fault
+    while lines and not lines[-1].strip():
+        lines.pop()
+    try:
+        return np.array([int(line) for line in lines], dtype=np.int64)
+    except (ValueError, OverflowError):
+        return np.array([line.strip() for line in lines], dtype=str)
+
+
+def _read_parquet(path: Path, embedding_name: str, label_name: str, own_labels: Array | None) -> EmbeddingFile:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as fault:
+        raise ValueError(f'reading {path} needs pyarrow: pip install "likewise[parquet]"') from fault
+    try:
+        held = pyarrow.parquet.read_schema(path).names
+        wanted = [embedding_name] + ([label_name] if own_labels is None else [])
+        for name in wanted:
+            if name not in held:
+                option = "--embedding-name" if name == embedding_name else "--label-name"
+                raise ValueError(f"{path} has no column {name!r}, it holds {', '.join(held)}: name the right one with {option}")
+        table = pyarrow.parquet.read_table(path, columns=wanted)
+    except pyarrow.ArrowInvalid as fault:
+        raise ValueError(f"{path} is not a readable Parquet file ({fault})") from fault
+    for name in wanted:
+        if table[name].null_count:
+            raise ValueError(f"column {name!r} of {path} has {table[name].null_count} empty entries: drop these rows")
+    if own_labels is None:
+        own_labels = np.asarray(table[label_name].to_numpy())
+        own_labels = own_labels.astype(str) if own_labels.dtype.kind == "O" else own_labels
+    return EmbeddingFile(_list_column(table[embedding_name].combine_chunks(), f"column {embedding_name!r} of {path}"), own_labels)
+
+
+def _list_column(column: Any, what: str) -> Array:
+    """(N, d) array from an Arrow column of lists, without a Python object a number."""
+    import pyarrow
+    import pyarrow.compute
+
+    kind = column.type
+    if not (pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind) or pyarrow.types.is_fixed_size_list(kind)):
+        raise ValueError(f"{what} is {kind}: expected lists of numbers")
+    lengths = pyarrow.compute.unique(pyarrow.compute.list_value_length(column)).to_pylist()
+    if len(lengths) > 1:
+        raise ValueError(f"{what} has lists of {min(lengths)} to {max(lengths)} numbers: expected the same number everywhere")
+    values = column.flatten()
+    if values.null_count:
+        raise ValueError(f"{what} has {values.null_count} empty numbers: drop these rows")
+    flat: Array = values.to_numpy(zero_copy_only=False)
+    return flat.reshape(len(column), lengths[0] if lengths else 0)

@@ -1,0 +1,108 @@
+"""A summary as rich tables for the terminal."""
+
+import math
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from likewise.evaluation.diagnostics import Diagnosis, Distances
+from likewise.evaluation.summary import Summary
+
+BARS = " ▁▂▃▄▅▆▇█"
+SHOWN = 5  # classes, queries and hubs in the terminal; --json has more
+
+
+def summary_view(summary: Summary, title: str) -> RenderableType:
+    parts: list[RenderableType] = [Text(title, style="bold"), Text(_counts(summary), style="dim"), _scores(summary)]
+    if summary.num_unmatched:
+        one = summary.num_unmatched == 1
+        left_out = "query has nothing of its class to find and is" if one else "queries have nothing of their class to find and are"
+        parts.append(Text(f"\n  {summary.num_unmatched:,} {left_out} left out of the means", style="yellow"))
+    if summary.diagnosis is not None:
+        parts.extend(_diagnosis(summary.diagnosis, joined=summary.num_gallery is not None))
+    return Group(*parts)
+
+
+def _counts(summary: Summary) -> str:
+    items = "items" if summary.num_gallery is None else f"queries, {summary.num_gallery:,} gallery items"
+    dim = f"{8 * summary.dim} bits" if summary.metric == "hamming" else f"{summary.dim} dimensions"
+    return f"{summary.num_items:,} {items}, {summary.num_classes:,} classes, {dim}, {summary.metric}"
+
+
+def _scores(summary: Summary) -> Table:
+    table = _table()
+    table.add_column("score")
+    table.add_column("%", justify="right")
+    if summary.intervals:
+        table.add_column(f"95 % interval over {'classes' if summary.interval_unit == 'class' else 'queries'}", justify="center")
+    for name, score in summary.scores.items():
+        interval = summary.intervals.get(name)
+        spread = [f"{100 * interval.low:6.2f} to {100 * interval.high:6.2f}"] if interval else []
+        table.add_row(name, Text(f"{100 * score:.2f}", style="bold"), *spread)
+    return table
+
+
+def _diagnosis(found: Diagnosis, *, joined: bool) -> Iterator[RenderableType]:
+    yield _heading("Geometry" + (" of queries and gallery together" if joined else ""))
+    table = _table()
+    for name in ("distances", "pairs", "5 %", "median", "95 %"):
+        table.add_column(name, justify="left" if name == "distances" else "right")
+    low, high = _span(found)
+    table.add_column(f"{float(found.edges[low]):.2f} to {float(found.edges[high]):.2f}", no_wrap=True)
+    for name, distances in (("within classes", found.intra), ("between classes", found.inter)):
+        quantiles = [f"{distances.quantiles[share]:.3f}" if distances.quantiles else "" for share in (0.05, 0.5, 0.95)]
+        table.add_row(name, f"{distances.num_pairs:,}", *quantiles, _bars(distances, low, high))
+    yield table
+    if found.intra.num_pairs and found.inter.num_pairs:
+        yield Text(f"  a pair within a class is closer than one between classes {100 * found.separation:.1f} % of the time")
+    yield Text(f"  effective rank {found.effective_rank:.1f} of {len(found.singular_values)} dimensions")
+    alone = f"{100 * found.anti_hub_share:.1f} % of the items are among nobody's nearest {found.neighbours}"
+    yield Text(f"  {alone}; hubness (skewness) {found.hub_skewness:.1f}")
+    yield Text("  largest hubs: " + ", ".join(f"item {item} ({times} times)" for item, times in found.hubs[:3]))
+    if found.class_recall:
+        yield _heading("Classes with the lowest R@1")
+        table = _table()
+        table.add_column("class", overflow="ellipsis", no_wrap=True, max_width=40)
+        table.add_column("items", justify="right")
+        table.add_column("R@1 %", justify="right")
+        for recall in found.class_recall[:SHOWN]:
+            table.add_row(Text(recall.label), f"{recall.num_items:,}", f"{100 * recall.recall_at_1:.1f}")
+        yield table
+    if found.worst_queries:
+        yield _heading("Queries whose nearest positive is farthest behind")
+        table = _table()
+        table.add_column("item", justify="right", no_wrap=True)
+        table.add_column("class", overflow="ellipsis", no_wrap=True, min_width=8, max_width=24)
+        table.add_column("behind by", justify="right", no_wrap=True)
+        table.add_column("nearest items (class)", overflow="ellipsis", no_wrap=True)
+        for query in found.worst_queries[:SHOWN]:
+            near = "\n".join(f"{item} ({label})" for item, label in zip(query.neighbours[:3], query.neighbour_labels, strict=False))
+            table.add_row(str(query.index), Text(query.label), f"{query.gap:.3f}", Text(near))
+        yield table
+    for warning in found.warnings:
+        yield Text("\n! " + warning, style="yellow")
+
+
+def _heading(words: str) -> Text:
+    return Text("\n" + words, style="bold")
+
+
+def _table() -> Table:
+    return Table(box=None, padding=(0, 1, 0, 2), header_style="dim", pad_edge=True)
+
+
+def _span(found: Diagnosis) -> tuple[int, int]:
+    """First and last edge around all that the histograms hold."""
+    held = (found.intra.histogram + found.inter.histogram).nonzero().flatten()
+    return int(held[0]), int(held[-1]) + 1
+
+
+def _bars(distances: Distances, low: int, high: int, *, width: int = 16) -> str:
+    """The histogram between two edges in at most `width` characters of equally many bins, the highest bar full."""
+    counts = distances.histogram[low:high].tolist()
+    group = math.ceil(len(counts) / width)
+    heights = [sum(counts[start : start + group]) for start in range(0, len(counts), group)]
+    most = max(heights) or 1
+    return "".join(BARS[math.ceil(8 * height / most)] for height in heights)
