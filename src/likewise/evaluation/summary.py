@@ -117,7 +117,7 @@ def summarise(
 def _tensor(array: np.ndarray, metric: str) -> torch.Tensor:
     """Whole numbers are embeddings too (pixel counts, word counts), unless they are packed bits."""
     numbers = array if metric == "hamming" or array.dtype.kind == "f" else array.astype(np.float32)
-    return torch.from_numpy(np.ascontiguousarray(numbers))
+    return torch.from_numpy(np.require(numbers, requirements=["C", "W"]))  # Arrow's arrays are read-only
 
 
 def _plain(value: Any) -> Any:
