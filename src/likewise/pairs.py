@@ -34,17 +34,20 @@ class Side:
 
     @property
     def squared_distance(self) -> Tensor:
-        """d^2 = ||x||^2 + ||y||^2 - 2 s, exactly 0 (with gradient 0) where it is below the round-off of that difference."""
-        round_off = 8 * torch.finfo(self.similarity.dtype).eps
+        """d^2 = ||x||^2 + ||y||^2 - 2 s, 0 (with gradient 0) where it is below the round-off of that difference.
+
+        That 0 is the type's smallest number, so that the slope of its root is finite, and the slope's slope too.
+        """
+        limits = torch.finfo(self.similarity.dtype)
+        round_off, zero = 8 * limits.eps, limits.tiny
         if self.norms is None:
-            return F.threshold(torch.rsub(self.similarity, 2.0, alpha=2), round_off, 0.0)
+            return F.threshold(torch.rsub(self.similarity, 2.0, alpha=2), round_off, zero)
         squared = self.norms - 2 * self.similarity
-        return torch.where(squared > round_off * self.norms.detach() / 2, squared, 0.0)
+        return torch.where(squared > round_off * self.norms.detach() / 2, squared, zero)
 
     @property
     def distance(self) -> Tensor:
         """d, with gradient 0 where d = 0: two equal vectors have no direction apart."""
-        # what squares to 0 was selected (threshold, where), not multiplied: the infinite slope of the root at 0 stops there
         return self.squared_distance.sqrt()
 
     @property

@@ -23,6 +23,8 @@ class SpectralClustering(Loss):
 
     def of_vectors(self, vectors: Tensor, labels: Tensor) -> Tensor:
         _, classes, counts = torch.unique(labels, return_inverse=True, return_counts=True)
+        if not 1 < counts.shape[0] < labels.shape[0]:  # one class, or none of two items: no anchor has a positive and a negative
+            return (vectors * 0).sum()
         loss: Tensor = _ProjectorDistance.apply(vectors, classes, counts)  # type: ignore[no-untyped-call]
         return loss / vectors.shape[0]
 
