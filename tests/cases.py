@@ -1,0 +1,161 @@
+"""Every loss as the tests make it: its settings, its proxies, its oracle, and the ways a batch can be carried out."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import likewise
+from likewise.batch_loss import trait
+
+NUM_CLASSES, DIM = 6, 8
+
+
+def is_row_loss(name: str) -> bool:
+    """Whether the loss is a function of one anchor's row of the batch."""
+    loss = likewise.LOSSES[name]
+    return hasattr(loss, "per_anchor") and trait(loss, "meets") == "batch"
+
+
+PROXY_LOSSES = [name for name, loss in likewise.LOSSES.items() if trait(loss, "meets") == "proxies"]
+ROW_LOSSES = [name for name in likewise.LOSSES if is_row_loss(name)]
+MINED_LOSSES = [name for name, loss in likewise.LOSSES.items() if hasattr(loss, "per_anchor") or hasattr(loss, "pooled")]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A loss with settings: `make` builds it, the oracle is called with the same."""
+
+    name: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    normalize: bool | None = None
+    per_class: bool = False  # margin with a boundary for each class
+
+    def __str__(self) -> str:
+        words = [f"{key}={value}" for key, value in self.settings.items()]
+        words += [f"normalize={self.normalize}"] * (self.normalize is not None) + ["per_class"] * self.per_class
+        return "-".join([self.name, *words])
+
+
+# soft_triple with its ten centres would make every proxy test ten times as slow
+DEFAULTS = {name: Case(name, {"num_centers": 3} if name == "soft_triple" else {}) for name in likewise.LOSSES}
+
+VARIANTS = [
+    Case("triplet", {"select": "semihard"}),
+    Case("triplet", {"select": "hard"}),
+    Case("triplet", {"squared": False}),
+    Case("triplet", {"squared": False, "select": "semihard"}),
+    Case("triplet", {"squared": False, "margin": 1.0}, normalize=False),
+    Case("triplet", {"margin": 3.0, "select": "semihard"}, normalize=False),
+    Case("lifted", {"squared": False}),
+    Case("lifted", normalize=False),
+    Case("margin", per_class=True),
+    Case("margin", {"margin": 0.5, "boundary": 0.9}, normalize=False, per_class=True),
+    Case("angular", {"angle": 36.0}),
+    Case("angular", normalize=False),
+    Case("contrastive", {"threshold": -0.1}),
+    Case("contrastive_distance", {"margin": 4.0}, normalize=False),
+    Case("generalized_lifted", {"margin": 0.0}),
+    Case("generalized_lifted", normalize=False),
+    Case("binomial_deviance", {"alpha": 3.0, "beta": 10.0, "threshold": 0.1}),
+    Case("histogram", {"bins": 7}),
+    Case("ranked_list", {"margin": 0.2, "alpha": 1.4, "temperature": 0.0, "balance": 0.5}),
+    Case("ranked_list", {"alpha": 4.0}, normalize=False),
+    Case("nonlinear_rank", normalize=False),
+    Case("nonlinear_rank", {"alpha": 1.0, "eps": 1e-2}),
+    Case("n_pair", normalize=True),
+    Case("n_pair", {"norm_penalty": 0.0}),
+    Case("structured_clustering", {"gamma": 3.0}),
+    Case("spectral_clustering", normalize=False),
+    Case("prototypical", {"num_support": 1}),
+    Case("prototypical", {"num_support": 2}, normalize=True),
+    Case("proxy_nca", {"scale": 1.0}, normalize=False),
+    Case("proxy_triplet", normalize=False),
+    Case("proxy_softmax", {"label_smoothing": 0.1}),
+    Case("proxy_anchor", {"alpha": 4.0, "delta": 0.3}),
+    Case("soft_triple", {"num_centers": 1}),
+    Case("soft_triple", {"num_centers": 2, "regularization": 0.0, "margin": 0.3}),
+    Case("arcface", {"margin": 1.5, "scale": 8.0}),
+    Case("circle", {"margin": 0.25, "scale": 32.0}),
+    Case("supcon", {"temperature": 1.0}),
+    Case("nt_xent", {"temperature": 1.0}),
+    Case("smooth_ap", {"temperature": 0.3}),
+    Case("fast_ap", {"bins": 3}),
+    Case("recall_at_k", {"ks": (1, 3), "rank_temperature": 0.3, "count_temperature": 0.5}),
+]
+CASES = [*DEFAULTS.values(), *VARIANTS]
+
+
+def case_of(name: str) -> Case:
+    return DEFAULTS[name]
+
+
+def make(
+    case: Case | str,
+    *,
+    num_classes: int = NUM_CLASSES,
+    dim: int = DIM,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 9,
+    **options: Any,
+) -> likewise.Objective:
+    """The objective of a case, its parameters of the given type and drawn from the seed."""
+    case = case_of(case) if isinstance(case, str) else case
+    if case.name in PROXY_LOSSES:
+        options |= {"num_classes": num_classes, "dim": dim}
+    if case.per_class:
+        options |= {"num_classes": num_classes}
+    objective = likewise.objective(case.name, normalize=case.normalize, **case.settings, **options).to(dtype)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        if objective.proxies is not None:
+            objective.proxies.vectors.copy_(torch.randn(objective.proxies.vectors.shape, generator=generator, dtype=torch.float64))
+        if case.per_class:
+            objective.loss.boundary += 0.2 * torch.rand(num_classes, generator=generator, dtype=torch.float64)
+    return objective
+
+
+def oracle_of(case: Case, oracles: dict[str, Any], objective: likewise.Objective) -> Any:
+    """The oracle called as the objective is: (embeddings, labels, mine=None) -> loss, of the objective's own parameters."""
+    settings: dict[str, Any] = dict(case.settings) | {"normalize": objective.normalize}
+    if objective.proxies is not None:
+        settings["proxies"] = objective.proxies.vectors
+    if case.name == "margin":
+        settings["boundary"] = objective.loss.boundary
+    return lambda embeddings, labels, **mining: oracles[case.name](embeddings, labels, **settings, **mining)
+
+
+@dataclass
+class Outcome:
+    """A loss and its gradients, the embeddings' first."""
+
+    value: Tensor
+    gradients: dict[str, Tensor]
+
+
+def outcome(loss: Any, objective: likewise.Objective, embeddings: Tensor, labels: Tensor, **arguments: Any) -> Outcome:
+    """Value and gradient of `loss(embeddings, labels)` by the embeddings and the objective's parameters."""
+    embeddings = embeddings.detach().clone().requires_grad_()
+    value = loss(embeddings, labels, **arguments)
+    names, parameters = zip(*objective.named_parameters(), strict=True) if list(objective.parameters()) else ((), ())
+    gradients = torch.autograd.grad(value, [embeddings, *parameters], allow_unused=True, materialize_grads=True)
+    return Outcome(value.detach(), dict(zip(("embeddings", *names), gradients, strict=True)))
+
+
+def assert_same(found: Outcome, expected: Outcome, *, rtol: float, atol: float) -> None:
+    assert found.gradients.keys() == expected.gradients.keys()
+    torch.testing.assert_close(found.value, expected.value, rtol=rtol, atol=atol, msg=lambda text: f"value: {text}")
+    for name, gradient in expected.gradients.items():
+        torch.testing.assert_close(
+            found.gradients[name], gradient, rtol=rtol, atol=atol, msg=lambda text, name=name: f"gradient by {name}: {text}"
+        )
+
+
+def hold_positives(monkeypatch: Any, *, as_columns: bool) -> None:
+    """Whatever the batch's size: the positives of a row as the few columns of its class, or as a mask over the whole row."""
+    # likewise.objective is the function; the module of that name is found here
+    monkeypatch.setattr(sys.modules["likewise.objective"], "COMPACT_PAIRS", 0 if as_columns else 10**12)
