@@ -62,7 +62,9 @@ class BandCounts:
             row = to_list.nonzero().flatten()
             if len(row) and float(others[row].sum()) <= MOST_LISTED_A_ROW * num and self.num_listed < MOST_LISTED:
                 near = part[row] if rows_first else part[:, row].T
-                which, column = ((near >= self.low[slot, here][row][:, None]) & (near <= self.high[slot, here][row][:, None])).nonzero(as_tuple=True)
+                which, column = ((near >= self.low[slot, here][row][:, None]) & (near <= self.high[slot, here][row][:, None])).nonzero(
+                    as_tuple=True
+                )
                 row, item = row[which], column + start
                 keep = item != positive[row]
                 self.num_listed += len(row)
