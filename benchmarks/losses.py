@@ -4,7 +4,7 @@
     python benchmarks/losses.py --device cuda        # GPU: N = 128 .. 65,536, bf16, beside the matrix products' own time
     python benchmarks/losses.py --sizes 2048 --cases raw+vthm,margin+distance_weighted
 
-d = 512, 4 items a class, random embeddings. Every figure comes from a fresh process: the least time of several repetitions,
+d = 512, 4 items a class, random embeddings. Every figure comes from a process of its own: the least time of several repetitions,
 and the growth of the peak of memory over what the inputs take. The peer is left out where it is not installed; "-" means it has
 no such loss, "no" that it ran out of the memory or the time it was given.
 """
@@ -12,20 +12,24 @@ no such loss, "no" that it ran out of the memory or the time it was given.
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import multiprocessing
 import resource
-import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from importlib.util import find_spec
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
 from torch import Tensor
 
+import likewise
+
 DIM, PER_CLASS = 512, 4
-PEER_SECONDS = 120  # what the peer is given for one figure
+PEER_SECONDS = 60  # what the peer is given for one figure
 PEER_GIB = 12
 
 # case -> (peer's loss and its settings, peer's miner), or None where the peer has no such loss
@@ -69,8 +73,6 @@ def batch(num_items: int, device: str, dtype: torch.dtype) -> tuple[Tensor, Tens
 
 
 def likewise_step(case: str, num_items: int, device: str, dtype: torch.dtype) -> Callable[[], object]:
-    import likewise
-
     loss, _, mining = case.partition("+")
     if case == "triplet+semihard":
         settings: dict[str, Any] = {"select": "semihard"}
@@ -85,8 +87,6 @@ def likewise_step(case: str, num_items: int, device: str, dtype: torch.dtype) ->
 
 
 def peer_step(case: str, num_items: int, device: str, dtype: torch.dtype) -> Callable[[], object]:
-    import warnings
-
     warnings.filterwarnings("ignore")
     from pytorch_metric_learning import losses, miners
 
@@ -163,34 +163,45 @@ def measure(who: str, case: str, num_items: int, device: str, repeats: int) -> d
 
 
 def measured(who: str, case: str, num_items: int, device: str, repeats: int) -> dict[str, float] | None:
-    """The figure from a fresh process; None where it did not come about."""
-    command = [sys.executable, __file__, "--one", who, case, str(num_items), "--device", device, "--repeats", str(repeats)]
+    """The figure from a process of its own; None where it did not come about.
+
+    The process is forked from this one, which has imported everything and computed nothing: no threads, no device yet.
+    """
+    fork = multiprocessing.get_context("fork")
+    receive, send = fork.Pipe(duplex=False)
+    process = fork.Process(target=_send_figure, args=(send, who, case, num_items, device, repeats))
+    process.start()
+    send.close()
+    figure: dict[str, float] | None = None
+    if receive.poll(PEER_SECONDS if who == "peer" else 600):
+        with suppress(EOFError):  # it died without a word: killed for memory
+            figure = receive.recv()
+    process.kill()
+    process.join()
+    return figure
+
+
+def _send_figure(send: Connection, who: str, case: str, num_items: int, device: str, repeats: int) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PEER_SECONDS if who == "peer" else 600)
-    except subprocess.TimeoutExpired:
-        return None
-    if done.returncode != 0:
-        if who == "likewise":
-            print(done.stderr, file=sys.stderr)
-        return None
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return result
+        send.send(measure(who, case, num_items, device, repeats))
+    except (RuntimeError, MemoryError) as error:
+        if who != "peer":
+            print(f"{who} {case} N = {num_items}: {error}", file=sys.stderr)
+        send.send(None)
 
 
 def shown(figure: dict[str, float] | None, missing: str) -> str:
     return f"{missing:>10} {'':>8}" if figure is None else f"{figure['seconds'] * 1000:>10.2f} {max(0.0, figure['mib']):>8.0f}"
 
 
-def peer_is_installed() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("pytorch_metric_learning") is not None
-
-
 def table(cases: list[str], sizes: list[int], device: str, repeats: int) -> None:
     clock = "process CPU ms" if device == "cpu" else "GPU ms"
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {device}; {clock}, extra MiB; d = {DIM}, {PER_CLASS} a class")
-    with_peer = peer_is_installed()
+    with_peer = find_spec("pytorch_metric_learning") is not None
+    gave_up: set[str] = set()  # what the peer could not do it is not asked for at a larger size
+    if with_peer:
+        import pytorch_metric_learning.losses
+        import pytorch_metric_learning.miners  # noqa: F401
     for num_items in sizes:
         floor = measured("products", "", num_items, device, repeats)
         print(f"\nN = {num_items:,}   three matrix products alone: {floor['seconds'] * 1000 if floor else float('nan'):.2f} ms")
@@ -198,7 +209,9 @@ def table(cases: list[str], sizes: list[int], device: str, repeats: int) -> None
         for case in cases:
             ours = measured("likewise", case, num_items, device, repeats)
             has_peer = CASES[case] is not None
-            peer = measured("peer", case, num_items, device, repeats) if with_peer and has_peer else None
+            peer = measured("peer", case, num_items, device, repeats) if with_peer and has_peer and case not in gave_up else None
+            if peer is None:
+                gave_up.add(case)
             ratio = f"{peer['seconds'] / ours['seconds']:>6.1f}" if ours and peer else ""
             print(f"{case:<26}{shown(ours, 'no')} {shown(peer, 'no' if has_peer and with_peer else '-')}   {ratio}", flush=True)
 
@@ -209,17 +222,11 @@ def main() -> None:
     parser.add_argument("--sizes", help="numbers of items, with commas")
     parser.add_argument("--cases", help=f"of {', '.join(CASES)}; with commas")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--one", nargs=3, metavar=("WHO", "CASE", "N"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one:
-        who, case, num_items = options.one
-        print(json.dumps(measure(who, case, int(num_items), options.device, options.repeats)))
-        return
     default = [128, 512, 2048, 4096] if options.device == "cpu" else [128, 4096, 16384, 65536]
     sizes = [int(size) for size in options.sizes.split(",")] if options.sizes else default
     table(options.cases.split(",") if options.cases else list(CASES), sizes, options.device, options.repeats)
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("PYTHONWARNINGS", "ignore")
     main()

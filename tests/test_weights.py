@@ -333,7 +333,7 @@ def nonlinear_rank_weight(s: float, own: list[float], other: list[float], side: 
         ("contrastive", contrastive_weight, 1e-9),
         ("triplet", triplet_weight, 1e-9),
         ("generalized_lifted", generalized_lifted_weight, 1e-9),
-        ("binomial_deviance", binomial_weight, 3e-9),  # torch's softplus is linear beyond 20: e^-20 = 2e-9
+        ("binomial_deviance", binomial_weight, 1e-9),  # torch's softplus is linear beyond 20: e^-20 = 2e-9
         ("raw", raw_weight, 1e-9),
         ("ranked_list", ranked_list_weight, 1e-9),
         ("nonlinear_rank", nonlinear_rank_weight, 1e-5),  # of the difference: step^2 times a third derivative of up to 1e5

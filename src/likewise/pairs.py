@@ -74,8 +74,8 @@ class Pairs:
     dim: int  # of the embedding space
     noise: Tensor | None = None  # (anchors, 1) one uniform number a row, for miners that draw
     statistic: Tensor | None = None  # (references,) the loss's own statistic of each reference's row
-    references: Tensor | None = None  # (references, d) the vectors, for losses of reference pairs
-    gram: Tensor | None = None  # (references, references) instead of the vectors, where only similarities are known
+    between: Tensor | None = None  # (m, references) rows of some or all references against all, for losses that look there
+    place: Tensor | None = None  # (anchors, k) which of those rows belongs to a positive; None: all rows are there, in order
 
     @property
     def similarity(self) -> Tensor:  # (anchors, references)
@@ -111,13 +111,14 @@ class Pairs:
             negatives=push if negative is None else replace(push, mask=push.mask & negative),
         )
 
-    def similarity_between_references(self, columns: Tensor) -> Tensor:
-        """Rows of the references named by columns (anchors, k) against all references: (anchors, k, references)."""
-        if self.gram is not None:
-            return self.gram[columns]
-        if self.references is None:
+    def positives_against_references(self) -> Tensor:
+        """The rows of an anchor's positives against all references: (anchors, k, references)."""
+        if self.between is None:
             raise NotPairsAloneError("the similarities between references are not known here")
-        return (self.references[columns] @ self.references.T).to(self.similarity.dtype)
+        if self.place is not None:
+            return self.between[self.place]
+        columns = self.positives.columns
+        return self.between.expand(self.similarity.shape[0], -1, -1) if columns is None else self.between[columns]
 
 
 def as_number(mask: Tensor, dtype: torch.dtype) -> Tensor:

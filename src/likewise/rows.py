@@ -144,8 +144,8 @@ def pairs_of(
     anchor_square: Tensor | None = None,
     reference_square: Tensor | None = None,
     statistic: Tensor | None = None,
-    references: Tensor | None = None,
-    gram: Tensor | None = None,
+    between: Tensor | None = None,
+    place: Tensor | None = None,
 ) -> Pairs:
     """The Pairs of a block of rows with the given similarities (a, r).
 
@@ -155,12 +155,13 @@ def pairs_of(
     labels, columns, present = block["anchor_labels"], block["columns"], block["present"]
     dtype = statistics_dtype(similarity)
     mask: Tensor
+    at_columns: Tensor | slice = slice(None) if columns is None else columns
     if columns is None:
         mask = labels[:, None] == block["reference_labels"]
-        negative, at_columns = ~mask, slice(None)
+        negative = ~mask
     else:
         assert block["exists"] is not None
-        mask, at_columns = block["exists"], columns
+        mask = block["exists"]
         if torch.compiler.is_compiling():
             negative = labels[:, None] != block["reference_labels"]
         else:  # all but the class's columns: far cheaper on a CPU than comparing every label
@@ -186,6 +187,6 @@ def pairs_of(
         dim=dim,
         noise=block["noise"],
         statistic=statistic,
-        references=references,
-        gram=gram,
+        between=None if between is None else between.to(dtype),
+        place=place,
     )

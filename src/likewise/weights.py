@@ -134,7 +134,7 @@ class _Given:
             anchor_square=anchor_square,
             reference_square=reference_square,
             statistic=rows.statistic,
-            gram=self.similarity if rows.symmetric else None,
+            between=self.similarity if rows.symmetric else None,
         )
 
 

@@ -1,6 +1,5 @@
 """The weight figure draws the curves of `weight_curve`, in the paper's colours."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -44,9 +43,6 @@ def test_the_figure_is_written(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_no_names_and_no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_names() -> None:
     with pytest.raises(ValueError, match="at least one loss"):
         weight_curves_figure([])
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"likewise\[plots\]"):
-        weight_curves_figure(["raw"])

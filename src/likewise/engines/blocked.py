@@ -43,6 +43,11 @@ class Blocked:
     def blocks(self, num_rows: int) -> list[Block]:
         return [Block(slice(start, min(start + self.block, num_rows))) for start in range(0, num_rows, self.block)]
 
+    def named(self, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """The references some columns (a, k) name, each once, and which of them each column is."""
+        references, place = columns.unique(return_inverse=True)  # anchors of one class name the same ones
+        return references, place
+
     def total(
         self, function: CountedFunction, rows: Rows, *, parameters: Sequence[Tensor] = (), between_references: bool = False
     ) -> tuple[Tensor, Tensor]:
@@ -144,15 +149,18 @@ class _Sweep:
             leaves["anchor_square"], leaves["reference_square"] = squares[0][tile.rows], squares[1]
         if rows.statistic is not None:
             leaves["statistic"] = rows.statistic
+        more: dict[str, Any] = {"tensors": tensors, "dim": anchors.shape[1]}
         if self.between_references:
-            leaves["references"] = references
+            assert columns is not None
+            named, more["place"] = self.engine.named(columns)
+            leaves["between"] = references[named] @ references.T
         if gradients is None:
-            return _fresh(step(tensors=tensors, dim=anchors.shape[1], **leaves), tile.done), None
+            return _fresh(step(**more, **leaves), tile.done), None
 
         leaves = {name: leaf.detach().requires_grad_() for name, leaf in leaves.items()}
         learned = [p for p, total in zip(self.parameters, gradients.parameters, strict=True) if total is not None]
         with torch.enable_grad():
-            result = _fresh(step(tensors=tensors, dim=anchors.shape[1], **leaves), tile.done)
+            result = _fresh(step(**more, **leaves), tile.done)
             rows_done = slice(tile.rows.start + tile.done, tile.rows.stop)
             scored = result[0].sum() if cotangent is None else (result[0] * cotangent[rows_done]).sum()
             taken = torch.autograd.grad(scored, [*leaves.values(), *learned], allow_unused=True)
@@ -166,8 +174,11 @@ class _Sweep:
             gradients.anchors[tile.rows] += 2 * by["anchor_square"][:, None] * anchors[tile.rows]
         if squares is not None and by["reference_square"] is not None and gradients.references is not None:
             gradients.references += 2 * by["reference_square"][:, None] * references
-        totals = [gradients.statistic, gradients.references, *(total for total in gradients.parameters if total is not None)]
-        for total, gradient in zip(totals, [by.get("statistic"), by.get("references"), *taken[len(leaves) :]], strict=True):
+        if self.between_references and by["between"] is not None and gradients.references is not None:
+            gradients.references.index_add_(0, named, (by["between"] @ references).to(gradients.references.dtype))
+            _accumulate(gradients.references, by["between"].T, references[named])
+        totals = [gradients.statistic, *(total for total in gradients.parameters if total is not None)]
+        for total, gradient in zip(totals, [by.get("statistic"), *taken[len(leaves) :]], strict=True):
             if total is not None and gradient is not None:
                 total += gradient
         return tuple(part.detach() for part in result), slope

@@ -28,6 +28,10 @@ class Compiled(Blocked):
 
         return compiled
 
+    def named(self, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Every column for itself: their number must not change from block to block."""
+        return columns.flatten(), torch.arange(columns.numel(), device=columns.device).view_as(columns)
+
     def blocks(self, num_rows: int) -> list[Block]:
         """The last block, where it would be smaller, reaches back over rows that are done already."""
         size = min(self.block, num_rows)

@@ -26,12 +26,16 @@ class Dense:
 
     def _pairs(self, rows: Rows, between_references: bool) -> Pairs:
         anchor_square, reference_square = rows.squared_norms() or (None, None)
+        similarity = rows.similarity()
+        between = None
+        if between_references:
+            between = similarity if rows.symmetric else rows.references @ rows.references.T
         return pairs_of(
-            rows.similarity(),
+            similarity,
             rows.block(),
             dim=rows.anchors.shape[1],
             anchor_square=anchor_square,
             reference_square=reference_square,
             statistic=rows.statistic,
-            references=rows.references if between_references else None,
+            between=between,
         )

@@ -13,8 +13,8 @@ from likewise.rows import CountedFunction, RowFunction, Rows
 class Engine(Protocol):
     """Carries a function of a block of rows out over all rows of a batch.
 
-    `parameters` are the tensors the function itself owns and learns; `between_references` asks for the vectors of the
-    references in `Pairs`, for losses that look at pairs of references.
+    `parameters` are the tensors the function itself owns and learns; `between_references` asks for the positives'
+    own rows against the references, for losses that look there.
     """
 
     def total(

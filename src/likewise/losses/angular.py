@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from likewise.losses.loss import Loss
@@ -27,10 +26,7 @@ class Angular(Loss):
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives
-        columns = pull.columns
-        if columns is None:
-            columns = torch.arange(push.mask.shape[1], device=push.mask.device).expand_as(push.mask)
         square = math.tan(math.radians(self.angle)) ** 2
-        both = push.similarity[:, None, :] + pairs.similarity_between_references(columns)  # (a, positives, r)
+        both = push.similarity[:, None, :] + pairs.positives_against_references()  # (a, positives, r)
         terms = 4 * square * both - 2 * (1 + square) * pull.similarity[..., None]
         return masked_mean(log1p_sum_exp(terms, push.mask[:, None, :]), pull.mask)

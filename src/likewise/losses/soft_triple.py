@@ -49,4 +49,5 @@ class SoftTriple(Loss):
         first, second = torch.triu_indices(k, k, 1, device=references.device)
         squared = (centers[:, first] - centers[:, second]).square().sum(-1)
         distance = torch.where(squared > 0, torch.where(squared > 0, squared, 1.0).sqrt(), 0.0)
-        return self.regularization * distance.sum() / (centers.shape[0] * k * (k - 1))
+        penalty: Tensor = self.regularization / (centers.shape[0] * k * (k - 1)) * distance.sum()
+        return penalty

@@ -45,7 +45,8 @@ class _ProjectorDistance(torch.autograd.Function):
         inverse = torch.where(spanned, 1 / torch.where(spanned, values, 1.0), 0.0)
         slope = (shared - left @ (left.T @ shared)) * inverse @ right  # (I - X X+) Y Y+ (X+)^T
         ctx.save_for_backward(-4 * slope)
-        return spanned.sum() + counts.shape[0] - 2 * agreement
+        distance: Tensor = spanned.sum() + counts.shape[0] - 2 * agreement
+        return distance
 
     @staticmethod
     @torch.autograd.function.once_differentiable

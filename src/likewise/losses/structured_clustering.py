@@ -107,7 +107,8 @@ class _MedoidSearch:
 
         def entropy(counts: Tensor) -> Tensor:
             share = counts / n
-            return -torch.special.xlogy(share, share).flatten(1).sum(-1)
+            terms: Tensor = torch.special.xlogy(share, share)
+            return -terms.flatten(1).sum(-1)
 
         of_clusters, of_classes, joint = entropy(table.sum(2)), entropy(table.sum(1)), entropy(table)
         information = (of_clusters + of_classes - joint).clamp_min(0)

@@ -37,14 +37,11 @@ def weight_curves_figure(
 
     While a pair's similarity runs along the axis, the others of the anchor's row stay at `positives` and `negatives`, which are
     marked at the foot of each panel. Weights are drawn linear up to 1 and logarithmic beyond; those below 0 are drawn as they
-    are (see `likewise.weights`). Needs matplotlib, the `plots` extra. With `path` the figure is written there too.
+    are (see `likewise.weights`). With `path` the figure is written there too.
     """
     if not names:
         raise ValueError("names is empty: give at least one loss")
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("weight_curves_figure draws with matplotlib: pip install 'likewise[plots]'") from error
+    from matplotlib.figure import Figure  # here, because importing it takes longer than all of likewise
 
     columns = min(4, len(names) + 1)  # one cell is left for the legend
     rows = math.ceil((len(names) + 1) / columns)
