@@ -76,8 +76,10 @@ class Dataset:
         if isinstance(self.items, Files):
             boxes = self.items.boxes
             items = Files(tuple(self.items.paths[i] for i in indices), None if boxes is None else tuple(boxes[i] for i in indices))
+        elif isinstance(self.items, Pixels):
+            items = Pixels(self.items.array[indices])
         else:
-            items = replace(self.items, array=self.items.array[indices])
+            items = Features(self.items.array[indices])
         return replace(self, items=items, labels=self.labels[indices], parts=None if self.parts is None else self.parts[indices])
 
     def fingerprint(self) -> str:
@@ -91,7 +93,8 @@ class Dataset:
         if isinstance(self.items, Files):
             common = _common_folder(self.items.paths)
             for path in self.items.paths:
-                digest.update(f"{path.relative_to(common)}\0{path.stat().st_size}\n".encode())
+                # a file name need not be UTF-8
+                digest.update(f"{path.relative_to(common).as_posix()}\0{path.stat().st_size}\n".encode(errors="surrogateescape"))
             digest.update(repr(self.items.boxes).encode())
         else:
             digest.update(np.ascontiguousarray(self.items.array).tobytes())
