@@ -112,6 +112,8 @@ def test_sorting_and_counting_agree(monkeypatch, limit):
         vectors, labels = case(kind)
         with monkeypatch.context() as patch:
             patch.setattr(ranks_module, "MOST_COUNTED", limit)
+            patch.setattr(ranks_module, "FEW_POSITIVES", limit)
+            compare(per_query(vectors, labels, ks=KS, metrics=("R@K", "MAP@R")), loop(vectors, labels))
             compare(per_query(vectors, labels, ks=KS, block=50), loop(vectors, labels))
 
 

@@ -16,7 +16,7 @@ from likewise.evaluation.score import Embeddings, as_embeddings
 def pack_bits(embeddings: Embeddings) -> Tensor:
     """(N, dim) numbers as (N, ceil(dim / 8)) uint8: a bit is 1 where the number is above 0, the first in the highest place, zeros at the end."""
     bits = (as_embeddings(embeddings, "embeddings") > 0).to(torch.uint8)
-    bits = torch.nn.functional.pad(bits, (0, -bits.shape[1] % 8)).unflatten(1, (-1, 8))
+    bits = torch.nn.functional.pad(bits, (0, -bits.shape[1] % 8)).view(len(bits), -1, 8)
     return (bits << torch.arange(7, -1, -1, dtype=torch.uint8, device=bits.device)).sum(dim=2, dtype=torch.uint8)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Labels = Tensor | np.ndarray | Sequence[int] | Sequence[str]  # type: ignore[type-arg]
+Labels = Tensor | np.ndarray | Sequence[int] | Sequence[str]
 
 
 def class_codes(labels: Labels, gallery_labels: Labels | None = None, *, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
@@ -50,7 +50,7 @@ def _tensor_codes(labels: Tensor, gallery_labels: Tensor | None, device: torch.d
     return (codes, codes) if gallery_labels is None else (codes[: len(labels)], codes[len(labels) :])
 
 
-def _as_array(labels: Labels, name: str) -> np.ndarray:  # type: ignore[type-arg]
+def _as_array(labels: Labels, name: str) -> np.ndarray:
     array = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if array.ndim != 1:
         raise ValueError(f"{name} have shape {array.shape}: expected one label an item, shape (items,)")
@@ -71,5 +71,5 @@ def _as_array(labels: Labels, name: str) -> np.ndarray:  # type: ignore[type-arg
     return array
 
 
-def _kind(array: np.ndarray) -> str:  # type: ignore[type-arg]
+def _kind(array: np.ndarray) -> str:
     return "strings" if array.dtype.kind == "U" else "integers"

@@ -5,10 +5,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from likewise.evaluation.score import Embeddings, Scorer, full_float32
+from likewise.evaluation.score import Embeddings, Scorer, coarse_float32, full_float32
 
 # Candidates beyond k: as many near ties at the k-th place are settled without a second look at the row.
 SPARE_CANDIDATES = 16
+# More neighbours than this, and only near ties are scored exactly: the exact scores of all would cost more than the matrix product.
+MOST_RESCORED = 32
 # Most columns of a block: two-level selection wants long rows, running merges keep memory bounded for any gallery.
 MOST_COLUMNS = 1 << 16
 
@@ -29,7 +31,8 @@ def nearest(
     same for every block size and device, and copies of an item tie. `exclude_self` drops gallery row i for query i: by index, never by value.
 
     block: queries and gallery items at once (memory grows with its square); the result does not depend on it.
-    ranking: "exact", or "fast": candidates by a coarser matrix product (TF32 on CUDA, int8 on the CPU), four times as many as asked for, re-scored exactly.
+    ranking: "exact", or "fast": four times as many candidates as asked for by a coarser matrix product (TF32 on CUDA, bfloat16 on CPUs that have it),
+    re-scored exactly.
     """
     scorer = Scorer.of(queries, gallery, metric)
     num_queries, num_items = len(scorer.queries), len(scorer.gallery)
@@ -43,13 +46,11 @@ def nearest(
     rows, columns = block_shape(block, num_items, scorer.queries.is_cuda)
     index = torch.empty(num_queries, k, dtype=torch.int64, device=scorer.queries.device)
     similarity = torch.empty(num_queries, k, dtype=scorer.queries.dtype, device=scorer.queries.device)
+    search = _search_fast if ranking == "fast" else search_exact
     with full_float32():
         for part in torch.split(torch.arange(num_queries, device=index.device), rows):
-            spare = SPARE_CANDIDATES if ranking == "exact" else 3 * k + 4 * SPARE_CANDIDATES
-            while len(part):
-                found, exact, is_settled = _nearest_block(scorer, part, k, spare, columns, exclude_self, ranking == "fast")
-                index[part], similarity[part] = found, exact.to(similarity.dtype)
-                part, spare = part[~is_settled], 4 * spare
+            index[part], exact = search(scorer, part, k, columns, exclude_self)
+            similarity[part] = exact.to(similarity.dtype)
     return index, similarity if metric == "cosine" else similarity.neg_().sqrt_()
 
 
@@ -73,38 +74,84 @@ def block_shape(block: int | str, num_items: int, is_cuda: bool) -> tuple[int, i
     return block, block
 
 
-def _nearest_block(
-    scorer: Scorer, rows: Tensor, k: int, spare: int, block_columns: int, exclude_self: bool, fast: bool
+def search_exact(scorer: Scorer, rows: Tensor, k: int, block_columns: int, exclude_self: bool) -> tuple[Tensor, Tensor]:
+    """The k nearest of some queries (n, k) in exact order, and their similarities or negated squared distances in float64."""
+    found = torch.empty(len(rows), k, dtype=torch.int64, device=rows.device)
+    value = torch.empty(len(rows), k, dtype=torch.float64, device=rows.device)
+    left, spare = torch.arange(len(rows), device=rows.device), SPARE_CANDIDATES
+    with_value = k <= MOST_RESCORED or scorer.metric == "euclidean"
+    while len(left):
+        num_candidates = min(k + spare, len(scorer.gallery) - int(exclude_self))
+        scores, candidates = _candidates(scorer, rows[left], num_candidates, block_columns, exclude_self)
+        is_complete = num_candidates == len(scorer.gallery) - int(exclude_self)
+        index, exact, is_settled = order_candidates(scorer, rows[left], scores, candidates, k, is_complete, with_value)
+        found[left], value[left] = index, exact
+        left, spare = left[~is_settled], 4 * spare
+    return found, value
+
+
+def order_candidates(
+    scorer: Scorer, rows: Tensor, scores: Tensor, candidates: Tensor, k: int, is_complete: bool, with_value: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The k nearest of some queries, their exact scores, and whether no item left out could be among them."""
-    num_items = len(scorer.gallery)
-    available = num_items - int(exclude_self)
-    num_candidates = min(k + spare, available)
+    """The k best of some candidates in exact order, their values, and whether nothing that is not a candidate can be among them.
+
+    Two scores further apart than twice the slack are in their true order; only runs of nearer ones are scored exactly, and all k if `with_value`.
+    Without it the values of the others are block scores: right to rounding, while the order is exact in any case.
+    """
+    scores, by = scores.sort(dim=1, descending=True)
+    candidates = candidates.gather(1, by)
+    is_near = scores[:, :-1] - scores[:, 1:] <= (2 * scorer.slack(scores.dtype)[rows, None]).to(scores.dtype)
+    in_run = torch.nn.functional.pad(is_near, (0, 1)) | torch.nn.functional.pad(is_near, (1, 0))
+    joins_kth = is_near[:, k - 1 :].cumprod(dim=1).bool()  # beyond the k-th: those in one run with it
+    in_run[:, k:] &= joins_kth
+    is_settled = torch.ones_like(rows, dtype=torch.bool) if is_complete else ~joins_kth[:, -1]
+    to_score = in_run.clone()
+    if with_value:
+        to_score[:, :k] = True
+    row, place = to_score.nonzero(as_tuple=True)
+    value = scorer.score_as_exact(rows, scores)
+    value[row, place] = scorer.exact(rows[row], candidates[row, place])
+    value[:, k:].masked_fill_(~joins_kth, -torch.inf)
+    again = in_run.any(dim=1).nonzero().flatten()
+    if len(again):
+        sorted_index, by = candidates[again].sort(dim=1)  # by index first: the stable sort by value then keeps the lower one first
+        sorted_value, order = value[again].gather(1, by).sort(dim=1, descending=True, stable=True)
+        candidates[again], value[again] = sorted_index.gather(1, order), sorted_value
+    return candidates[:, :k], value[:, :k], is_settled
+
+
+def _candidates(scorer: Scorer, rows: Tensor, num: int, block_columns: int, exclude_self: bool) -> tuple[Tensor, Tensor]:
+    """Block scores and indices of the `num` best gallery items by block score, in no particular order."""
     best = torch.empty(len(rows), 0, dtype=scorer.queries.dtype, device=rows.device)
-    candidates = torch.empty(len(rows), 0, dtype=torch.int64, device=rows.device)
-    for start in range(0, num_items, block_columns):
-        columns = slice(start, min(start + block_columns, num_items))
-        scores = scorer.block(rows, columns)
+    index = torch.empty(len(rows), 0, dtype=torch.int64, device=rows.device)
+    for start in range(0, len(scorer.gallery), block_columns):
+        scores = scorer.block(rows, slice(start, min(start + block_columns, len(scorer.gallery))))
         if exclude_self:
-            local = rows - start
-            inside = ((local >= 0) & (local < scores.shape[1])).nonzero().flatten()
-            scores[inside, local[inside]] = -torch.inf
-        here, at = top(scores, min(num_candidates, scores.shape[1]))
-        best, candidates = torch.cat([best, here], dim=1), torch.cat([candidates, at + start], dim=1)
-        if best.shape[1] > num_candidates:
-            best, at = best.topk(num_candidates, dim=1, sorted=False)
-            candidates = candidates.gather(1, at)
-    candidates = candidates.sort(dim=1).values  # by index first: the stable sort by score below then keeps the lower index first
-    exact = scorer.exact(rows[:, None].expand_as(candidates).flatten(), candidates.flatten()).view_as(candidates)
-    if exclude_self:
-        exact.masked_fill_(candidates == rows[:, None], -torch.inf)
+            drop_self(scores, rows, start)
+        here, at = top(scores, min(num, scores.shape[1]))
+        best, index = torch.cat([best, here], dim=1), torch.cat([index, at + start], dim=1)
+        if best.shape[1] > num:
+            best, at = best.topk(num, dim=1, sorted=False)
+            index = index.gather(1, at)
+    return best, index
+
+
+def drop_self(scores: Tensor, rows: Tensor, start: int) -> None:
+    """Takes each query out of its own row: column j holds gallery item start + j."""
+    local = rows - start
+    inside = ((local >= 0) & (local < scores.shape[1])).nonzero().flatten()
+    scores[inside, local[inside]] = -torch.inf
+
+
+def _search_fast(scorer: Scorer, rows: Tensor, k: int, block_columns: int, exclude_self: bool) -> tuple[Tensor, Tensor]:
+    """As search_exact, but only among candidates chosen by a coarser product."""
+    num = min(4 * k + 4 * SPARE_CANDIDATES, len(scorer.gallery) - int(exclude_self))
+    with coarse_float32():
+        _, candidates = _candidates(scorer, rows, num, block_columns, exclude_self)
+    candidates = candidates.sort(dim=1).values
+    exact = scorer.exact(rows.repeat_interleave(num), candidates.flatten()).view_as(candidates)
     exact, order = exact.sort(dim=1, descending=True, stable=True)
-    is_settled = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
-    if num_candidates < available and not fast:
-        # What was left out scores at most the least candidate, so its true score is at most that plus the slack.
-        bound = best.amin(dim=1).double() + scorer.slack(best.dtype)[rows]
-        is_settled = scorer.exact_as_score(rows, exact[:, k - 1]) > bound
-    return candidates.gather(1, order[:, :k]), exact[:, :k], is_settled
+    return candidates.gather(1, order[:, :k]), exact[:, :k]
 
 
 def top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -117,7 +164,7 @@ def top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if size < 4:
         return scores.topk(k, dim=1, sorted=False)
     num_groups = width // size
-    grouped = scores[:, : num_groups * size].unflatten(1, (size, num_groups))  # group j: columns j, j + num_groups, ...
+    grouped = scores[:, : num_groups * size].reshape(num_rows, size, num_groups)  # group j: columns j, j + num_groups, ...
     chosen = grouped.amax(dim=1).topk(k, dim=1, sorted=False).indices
     at = (chosen[:, None, :] + torch.arange(size, device=scores.device)[:, None] * num_groups).flatten(1)
     rest = torch.arange(num_groups * size, width, device=scores.device).expand(num_rows, -1)

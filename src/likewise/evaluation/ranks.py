@@ -16,11 +16,15 @@ import torch
 from torch import Tensor
 
 from likewise.evaluation.counting import BandCounts
+from likewise.evaluation.nearest import MOST_COLUMNS, SPARE_CANDIDATES, drop_self, order_candidates, search_exact, top
 from likewise.evaluation.positives import Classes, Positives
 from likewise.evaluation.score import Scorer
 
 # More positives than this a query, and sorting a row is cheaper than one comparison of the row for each.
 MOST_COUNTED = 64
+# More than this, and where only ranks up to R matter the R nearest are cheaper.
+FEW_POSITIVES = 12
+MOST_SCORES = 1 << 25  # in a block of whole rows
 
 
 @dataclass(frozen=True)
@@ -97,16 +101,53 @@ class RankCounter:
         best_only = not (self.wanted.others or self.wanted.all)
         num_positives = classes.gallery_count - int(self.exclude_self)
         has_some = (classes.query_count > 0) & (num_positives > 0)
-        is_counted = torch.ones_like(has_some) if best_only else num_positives <= MOST_COUNTED
+        by_neighbours = not self.wanted.all and len(self.scorer.gallery) <= MOST_COLUMNS
+        is_counted = torch.ones_like(has_some) if best_only else num_positives <= (FEW_POSITIVES if by_neighbours else MOST_COUNTED)
         most_pairs = 1 << (20 if self.scorer.queries.is_cuda else 15)
         counted = list(classes.groups((has_some & is_counted).nonzero().flatten(), most_pairs))
         if counted:
             yield self._count(Positives.of(self.scorer, counted, self.exclude_self, best_only))
+        if by_neighbours:
+            many = list(classes.groups((has_some & ~is_counted).nonzero().flatten(), most_pairs))
+            if many:
+                yield from self._by_neighbours(Positives.of(self.scorer, many, self.exclude_self, True), query_codes, gallery_codes)
+            return
         for group in classes.groups((has_some & ~is_counted).nonzero().flatten(), 4 * self.block_rows * MOST_COUNTED):
             positives = Positives.of(self.scorer, [group], self.exclude_self, best_only)
             caps = self.wanted.caps(self.scorer, positives)
             for part in torch.split(torch.arange(len(positives.rows), device=positives.rows.device), self._rows_in_float64()):
                 yield self._finish(positives, caps, part, self._in_float64(positives, caps, part))
+
+    def _by_neighbours(self, best: Positives, query_codes: Tensor, gallery_codes: Tensor) -> Iterator[Ranks]:
+        """Ranks up to R from the R nearest, that of the best positive by counting: for many positives, of which only these ranks matter."""
+        scorer, num_items = self.scorer, len(self.scorer.gallery)
+        best = best.most_first()
+        caps = self.wanted.caps(scorer, best)
+        slack = (scorer.slack(scorer.queries.dtype) + scorer.slack(torch.float64))[best.rows]
+        dtype = scorer.queries.dtype
+        counts = BandCounts((best.score + slack).to(dtype), (best.score - slack).to(dtype), best.index, best.count.clamp(max=1), caps)
+        tables = []
+        for rows in _blocks(len(best.rows), max(1, MOST_SCORES // num_items)):
+            index = best.rows[rows]
+            scores = scorer.block(index, slice(0, num_items))
+            if self.exclude_self:
+                drop_self(scores, index, 0)
+            counts.add(scores, rows, 0)
+            most = int(best.count[rows].max())
+            num_candidates = min(most + SPARE_CANDIDATES, num_items - int(self.exclude_self))
+            near, candidates = top(scores, num_candidates)
+            is_complete = num_candidates == num_items - int(self.exclude_self)
+            found, _, is_settled = order_candidates(scorer, index, near, candidates, most, is_complete, False)
+            again = (~is_settled).nonzero().flatten()
+            if len(again):
+                found[again] = search_exact(scorer, index[again], most, num_items, self.exclude_self)[0]
+            rank = torch.arange(1, most + 1, device=index.device)
+            is_hit = (gallery_codes[found] == query_codes[index][:, None]) & (rank <= best.count[rows][:, None])
+            tables.append(torch.where(is_hit, rank, num_items + 1).sort(dim=1).values)
+        first = self._resolve(best, counts, caps, best.rows.new_empty(0))
+        for rows, rank in zip(_blocks(len(best.rows), max(1, MOST_SCORES // num_items)), tables, strict=True):
+            rank[:, 0] = torch.minimum(rank[:, 0], torch.where(first[0, rows] <= self.wanted.best_cap, first[0, rows], num_items + 1))
+            yield Ranks(best.rows[rows], best.count[rows], rank)
 
     def _finish(self, positives: Positives, caps: Tensor | None, part: Tensor, rank: Tensor) -> Ranks:
         of_interest = positives.index[:, part] >= 0
@@ -131,17 +172,22 @@ class RankCounter:
         else:
             counts = BandCounts(*band, positives.index, positives.count, caps)
             self._count_all(counts, positives)
+        rank = self._resolve(positives, counts, caps, positives.rows if mirrored else positives.rows.new_empty(0))
+        part = positives.count.nonzero().flatten()
+        return self._finish(positives, caps, part, rank[:, part])
+
+    def _resolve(self, positives: Positives, counts: BandCounts, caps: Tensor | None, item_at: Tensor) -> Tensor:
+        """(slots, n) ranks from the counts; `item_at`: the gallery items in the order in which they were counted, empty if that was their own."""
         rank, undecided = self._decide(positives, slice(None), counts.above, counts.reach, caps)
         slot, row, item = counts.all_listed()
-        item = positives.rows[item] if mirrored else item
+        item = item_at[item] if len(item_at) else item
         better, listed = self._count_better(positives, slot, row, item)
         is_listed = undecided & (listed == (counts.reach - counts.above).long() - 1)
         rank = torch.where(is_listed, counts.above.long() + 1 + better, rank)
         again = (undecided & ~is_listed).any(dim=0).nonzero().flatten()
         for part in torch.split(again, self._rows_in_float64()) if len(again) else ():
             rank[:, part] = self._in_float64(positives, caps, part)
-        part = positives.count.nonzero().flatten()
-        return self._finish(positives, caps, part, rank[:, part])
+        return rank
 
     def _count_better(self, positives: Positives, slot: Tensor, row: Tensor, item: Tensor) -> tuple[Tensor, Tensor]:
         """(slots, n) how many of the listed items come before the positive, and how many are listed."""
@@ -166,7 +212,8 @@ class RankCounter:
             for columns in _blocks(len(scorer.gallery), self.block_columns):
                 out = buffer[: len(index) * (columns.stop - columns.start)].view(len(index), -1)
                 scores = scorer.block(index, columns, out=out)
-                self._drop_self(scores, index, columns)
+                if self.exclude_self:
+                    drop_self(scores, index, columns.start)
                 counts.add(scores, rows, columns.start)
 
     def _count_mirrored(self, counts: BandCounts, positives: Positives) -> None:
@@ -201,7 +248,8 @@ class RankCounter:
         scores = torch.empty(len(rows), len(scorer.gallery), dtype=torch.float64, device=rows.device)
         for columns in _blocks(len(scorer.gallery), self.block_columns):
             scores[:, columns] = scorer.block(rows, columns, dtype=torch.float64)
-        self._drop_self(scores, rows, slice(0, len(scorer.gallery)))
+        if self.exclude_self:
+            drop_self(scores, rows, 0)
         if len(score) <= MOST_COUNTED:
             counts = BandCounts(high, low, positives.index[:, part], positives.count[part], caps, lists=False)
             counts.add(scores, slice(0, len(rows)), 0)
@@ -243,12 +291,6 @@ class RankCounter:
     def _rows_in_float64(self) -> int:
         """Whole rows at once: as many as keep the float64 scores near 128 MB."""
         return max(1, min(self.block_rows, (1 << 24) // len(self.scorer.gallery)))
-
-    def _drop_self(self, scores: Tensor, rows: Tensor, columns: slice) -> None:
-        if self.exclude_self:
-            local = rows - columns.start
-            inside = ((local >= 0) & (local < scores.shape[1])).nonzero().flatten()
-            scores[inside, local[inside]] = -torch.inf
 
 
 def _blocks(num: int, size: int) -> list[slice]:

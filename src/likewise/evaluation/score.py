@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 Metric = Literal["cosine", "euclidean"]
-Embeddings = Tensor | np.ndarray  # type: ignore[type-arg]
+Embeddings = Tensor | np.ndarray
 
 # Pairs scored at once by `exact`: small enough that the float64 products stay in the CPU's cache, large enough to fill a GPU.
 EXACT_CHUNK_CPU, EXACT_CHUNK_CUDA = 512, 1 << 17
@@ -48,22 +48,35 @@ def as_embeddings(embeddings: Embeddings, name: str) -> Tensor:
 @contextmanager
 def full_float32() -> Iterator[None]:
     """Matrix products in true float32 inside, whatever the caller has allowed (TF32 keeps 10 bits of 23)."""
+    with _float32_products("highest", "ieee", "ieee"):
+        yield
+
+
+@contextmanager
+def coarse_float32() -> Iterator[None]:
+    """Matrix products of float32 by the device's fast units inside: TF32 on CUDA, bfloat16 on the CPU."""
+    with _float32_products("medium", "tf32", "bf16"):
+        yield
+
+
+@contextmanager
+def _float32_products(legacy: str, cuda: str, cpu: str) -> Iterator[None]:
     if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):  # torch before 2.9
-        precision = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("highest")
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision(legacy)
         try:
             yield
         finally:
-            torch.set_float32_matmul_precision(precision)
+            torch.set_float32_matmul_precision(before)
         return
-    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
-    before = [backend.fp32_precision for backend in backends]
+    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
+    precisions = [backend.fp32_precision for backend in backends]
     try:
-        for backend in backends:
-            backend.fp32_precision = "ieee"
+        for backend, precision in zip(backends, (cuda, cpu), strict=True):
+            backend.fp32_precision = precision
         yield
     finally:
-        for backend, precision in zip(backends, before, strict=True):
+        for backend, precision in zip(backends, precisions, strict=True):
             backend.fp32_precision = precision
 
 
@@ -181,7 +194,7 @@ class Scorer:
             size = self._centred_square_norms[0]
         else:
             size = (self._centred_square_norms[0].sqrt() + self._centred_square_norms[1].max().sqrt()).square()
-        return unit * (2 * self.queries.shape[1] ** 0.5 + 16) * size
+        return size * (unit * (2 * self.queries.shape[1] ** 0.5 + 16))
 
     def block(self, rows: slice | Tensor, columns: slice, *, dtype: torch.dtype | None = None, out: Tensor | None = None) -> Tensor:
         """Scores of some queries and a range of the gallery by one matrix product, each within `slack` of the truth."""
@@ -216,11 +229,9 @@ class Scorer:
                 pieces.append(-fixed_order_sum(terms.sub_(self.gallery[item]).square_()))
         return torch.cat(pieces) if pieces else self.query_square_norms.new_empty(0)
 
-    def exact_as_score(self, query_index: Tensor, exact: Tensor) -> Tensor:
-        """Exact values on the scale of `block`."""
-        if self.metric == "cosine":
-            return exact
-        return (self._centred_square_norms[0][query_index] + exact) / 2
+    def score_as_exact(self, rows: Tensor, scores: Tensor) -> Tensor:
+        """(n, columns) block scores of some queries on the scale of `exact`, in float64."""
+        return scores.double() if self.metric == "cosine" else 2 * scores.double() - self._centred_square_norms[0][rows, None]
 
 
 def _lengths(square_norms: Tensor) -> Tensor:
