@@ -117,7 +117,10 @@ def test_the_gain_is_what_a_candidate_takes_off_the_potential() -> None:
     candidates = torch.tensor([3, 17, 40])
     after = torch.minimum(seeds.squared_distance[:, None], torch.cdist(rows, rows[candidates]).square())
     gain = kmeans_module._gain(seeds, rows, rows.square().sum(dim=1), candidates)
-    torch.testing.assert_close(gain, (seeds.squared_distance[:, None] - after).sum(dim=0))
+    expected = (seeds.squared_distance[:, None] - after).sum(dim=0)
+    torch.testing.assert_close(gain, expected)
+    coarse = kmeans_module._gain(seeds, rows.bfloat16(), rows.square().sum(dim=1), candidates)
+    torch.testing.assert_close(coarse, expected, rtol=0.05, atol=0.0)  # bfloat16 has 8 bits
 
 
 def test_greedy_seeding_lowers_the_potential() -> None:

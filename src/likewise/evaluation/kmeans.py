@@ -97,6 +97,7 @@ def plus_plus(rows: Tensor, k: int, *, generator: torch.Generator, trials: int) 
     chosen = torch.randint(count, (1,), generator=generator)
     seeds = Seeds(chosen.to(device), torch.zeros(count, dtype=torch.int64, device=device), torch.full_like(squared_norm, torch.inf))
     _meet(seeds, rows, squared_norm, first=0)
+    coarse = rows.to(_coarse_type(rows)) if trials > 1 else rows
     while (done := len(seeds.chosen)) < k:
         batch = min(max(int(done / SEEDING_SHARE), 1), SEEDING_MOST, k - done)
         cumulative = seeds.squared_distance.double().cumsum(dim=0)
@@ -106,8 +107,8 @@ def plus_plus(rows: Tensor, k: int, *, generator: torch.Generator, trials: int) 
         at_start = seeds.squared_distance[candidates].double().cpu().numpy()
         if at_start.any():
             norm = squared_norm[candidates]
-            between = (norm[:, None] + norm[None, :] - 2 * rows[candidates] @ rows[candidates].T).double().cpu().numpy()
-            gain = _gain(seeds, rows, squared_norm, candidates).cpu().numpy() if trials > 1 else np.ones(batch)
+            between = (norm[:, None] + norm[None, :] - 2 * rows[candidates] @ rows[candidates].T).cpu().numpy()
+            gain = _gain(seeds, coarse, squared_norm, candidates).cpu().numpy() if trials > 1 else np.ones(batch)
             taken = _take(between, at_start, gain, threshold, trials=trials)
             fresh = candidates[torch.from_numpy(taken).to(device)]
         else:  # every row coincides with a centre, there are fewer than k different rows: any others will do
@@ -118,14 +119,26 @@ def plus_plus(rows: Tensor, k: int, *, generator: torch.Generator, trials: int) 
     return seeds
 
 
-def _gain(seeds: Seeds, rows: Tensor, squared_norm: Tensor, candidates: Tensor) -> Tensor:
+def _coarse_type(rows: Tensor) -> torch.dtype:
+    """bfloat16 where it is native and therefore faster: it serves to choose between candidates, not to measure."""
+    if rows.dtype != torch.float32:
+        return rows.dtype
+    if rows.is_cuda:
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        native = rows.device.type == "cpu" and bool(getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)())
+    return torch.bfloat16 if native else torch.float32
+
+
+def _gain(seeds: Seeds, coarse: Tensor, squared_norm: Tensor, candidates: Tensor) -> Tensor:
     """By how much each candidate would lower the sum of squared distances: sum_i [D_i^2 - ||x_i - x_candidate||^2]+."""
-    to = rows[candidates].T.contiguous()
-    norm = squared_norm[candidates]
-    spare = (seeds.squared_distance - squared_norm)[:, None]
-    gain = torch.zeros(len(candidates), dtype=torch.float64, device=rows.device)
-    for block in _blocks(len(rows), len(candidates), rows.device):
-        gain += torch.addmm(-norm, rows[block], to, alpha=2).add_(spare[block]).relu_().sum(dim=0)
+    to = coarse[candidates].T.contiguous()
+    norm = squared_norm[candidates].to(coarse.dtype)
+    spare = (seeds.squared_distance - squared_norm)[:, None].to(coarse.dtype)
+    gain = torch.zeros(len(candidates), dtype=torch.float64, device=coarse.device)
+    total = torch.float64 if coarse.dtype == torch.float64 else torch.float32
+    for block in _blocks(len(coarse), len(candidates), coarse.device):
+        gain += torch.addmm(-norm, coarse[block], to, alpha=2).add_(spare[block]).relu_().sum(dim=0, dtype=total)
     return gain
 
 
