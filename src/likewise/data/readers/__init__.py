@@ -1,0 +1,101 @@
+"""Readers: from a name or a path to a Dataset."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from likewise.data.dataset import Dataset
+from likewise.data.readers.cars import read_cars, recognises_cars
+from likewise.data.readers.cub import read_cub, recognises_cub
+from likewise.data.readers.digits import read_digits
+from likewise.data.readers.features import read_features, recognises_features
+from likewise.data.readers.folder import read_folder
+from likewise.data.readers.glyphs import read_glyphs
+from likewise.data.readers.inshop import read_inshop, recognises_inshop
+from likewise.data.readers.mnist import read_fashion_mnist, read_mnist, recognises_fashion_mnist, recognises_mnist
+from likewise.data.readers.omniglot import read_omniglot, recognises_omniglot
+from likewise.data.readers.reader import Reader
+from likewise.data.readers.sop import read_sop, recognises_sop
+from likewise.data.readers.table import read_table, recognises_table
+from likewise.door import known_name
+
+# A path is read by the first reader that recognises it; a folder that none recognises holds class folders.
+READERS: dict[str, Reader] = {
+    "glyphs": Reader("characters drawn with matplotlib's fonts", read_glyphs, has_path=False),
+    "digits": Reader("scikit-learn's handwritten digits", read_digits, has_path=False),
+    "table": Reader("CSV or Parquet: path, label, split, box", read_table, recognises_table),
+    "features": Reader(".npz or .npy: vectors and labels", read_features, recognises_features),
+    "cub": Reader("CUB-200-2011", read_cub, recognises_cub),
+    "cars": Reader("Cars196", read_cars, recognises_cars),
+    "sop": Reader("Stanford Online Products", read_sop, recognises_sop),
+    "inshop": Reader("In-Shop Clothes Retrieval", read_inshop, recognises_inshop),
+    "omniglot": Reader("Omniglot", read_omniglot, recognises_omniglot),
+    "fashion_mnist": Reader("Fashion-MNIST", read_fashion_mnist, recognises_fashion_mnist),
+    "mnist": Reader("MNIST", read_mnist, recognises_mnist),
+    "folder": Reader("a folder of class folders", read_folder, Path.is_dir),
+}
+
+
+def read(spec: str | Path, **options: Any) -> Dataset:
+    """The data set a spec names.
+
+    read("glyphs")                                    built in, as is "digits"
+    read("glyphs:classes=100,size=28")                with options; also read("glyphs", classes=100, size=28)
+    read("cub:/data/CUB_200_2011")                    a reader and its path
+    read("table,label_column=species:/data/a.csv")    a reader, options and its path
+    read("/data/birds")                               a path: CUB, Cars196, SOP, In-Shop, Omniglot and MNIST are recognised by their files,
+                                                      any other folder holds class folders; .csv, .tsv, .parquet, .npz, .npy are files
+    The name of a reader goes before a folder of that name: write ./digits for the folder.
+    """
+    if isinstance(spec, Path):
+        return _read_path(spec, options)
+    head, colon, rest = spec.partition(":")
+    name, *given = head.split(",")
+    if name in READERS:
+        reader = READERS[name]
+        if not reader.has_path:
+            given += rest.split(",") if rest else []
+            return reader.read(**_options(name, reader, given, options))
+        if not rest:
+            here = f", or ./{name} for the folder of that name" if Path(name).exists() else ""
+            raise ValueError(f"{name} needs a path: write {name}:/path/to/it{here}")
+        return reader.read(Path(rest).expanduser(), **_options(name, reader, given, options))
+    path = Path(spec).expanduser()
+    if path.exists():
+        return _read_path(path, options)
+    looks_like_name = re.fullmatch(r"\w+", name) is not None and (len(name) > 1 or not colon)
+    if looks_like_name and (colon or given or not path.suffix):
+        try:
+            known_name("reader", name, READERS)
+        except ValueError as fault:
+            raise ValueError(f"{fault} (and there is no file or folder {spec!r} here)") from None
+    raise ValueError(f"{spec!r} is not there: expected a file, a folder, or a reader ({', '.join(sorted(READERS))}), such as cub:/path")
+
+
+def _read_path(path: Path, options: dict[str, Any]) -> Dataset:
+    if not path.exists():
+        raise ValueError(f"'{path}' is not there: expected a file or a folder")
+    for name, reader in READERS.items():
+        if reader.recognises is not None and reader.recognises(path):
+            return reader.read(path, **_options(name, reader, [], options))
+    raise ValueError(f"{path} is of no known kind: expected .csv, .tsv, .parquet, .npz, .npy or a folder; table:{path} reads it as a table")
+
+
+def _options(name: str, reader: Reader, given: list[str], options: dict[str, Any]) -> dict[str, Any]:
+    """Options of the spec and of the call, each as its type."""
+    found: dict[str, Any] = {}
+    for pair in given:
+        option, equals, value = pair.partition("=")
+        if not equals:
+            raise ValueError(
+                f"{name}: {pair!r}: expected option=value, with commas between several (options: {', '.join(reader.options) or 'none'})"
+            )
+        if option.strip() in found:
+            raise ValueError(f"{name}: {option.strip()} is given twice")
+        found[option.strip()] = value.strip()
+    twice = found.keys() & options.keys()
+    if twice:
+        raise ValueError(f"{name}: {min(twice)} is given twice, in the name and beside it")
+    return {option: reader.parse(name, option, value) for option, value in (found | options).items()}

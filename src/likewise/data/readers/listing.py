@@ -1,0 +1,136 @@
+"""Listing: images as a data set's own files list them. Those that are there become a Dataset; the rest is told in its notes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from likewise.data.dataset import Box, Dataset, Files, Part
+
+
+@dataclass(frozen=True)
+class Row:
+    """One listed image."""
+
+    path: Path
+    label: str
+    part: Part | None = None
+    box: Box | None = None
+
+
+@dataclass(frozen=True)
+class Published:
+    """Images and classes of one part, as the papers state them."""
+
+    images: int
+    classes: int
+
+
+def dataset_of(
+    name: str,
+    rows: Sequence[Row],
+    *,
+    strict: bool,
+    class_order: Iterable[str] | None = None,
+    published: dict[str, Published] | None = None,
+    notes: Sequence[str] = (),
+) -> Dataset:
+    """A Dataset of the rows whose file is there. Classes are numbered in `class_order`, else sorted; a class without images is left out.
+
+    strict: a missing file, or a count that differs from the published one, is an error instead of a note.
+    """
+    present = _present([row.path for row in rows])
+    kept = [row for row, there in zip(rows, present, strict=True) if there]
+    found = list(notes)
+    if len(kept) < len(rows):
+        missing = [row.path for row, there in zip(rows, present, strict=True) if not there]
+        words = f"{len(missing):,} of {len(rows):,} listed images are missing, first {missing[0]}"
+        if not kept:
+            raise ValueError(f"{name}: all {len(rows):,} listed images are missing, first {missing[0]}: are the images unpacked there?")
+        if strict:
+            raise ValueError(f"{name}: {words}: restore them, or read without strict to leave them out")
+        found.append(f"{words}; they are left out")
+    if not kept:
+        raise ValueError(f"{name}: no images are listed")
+    labels = {row.label for row in kept}
+    class_names = [label for label in class_order if label in labels] if class_order is not None else sorted(labels)
+    number = {label: i for i, label in enumerate(class_names)}
+    boxes = tuple(row.box for row in kept if row.box is not None)
+    parts = [row.part for row in kept if row.part is not None]
+    dataset = Dataset(
+        name=name,
+        items=Files(tuple(row.path for row in kept), boxes or None),
+        labels=np.array([number[row.label] for row in kept], dtype=np.int64),
+        class_names=tuple(class_names),
+        parts=np.array(parts, dtype=np.str_) if parts else None,
+    )
+    differences = count_notes(dataset, published or {})
+    if strict and differences:
+        raise ValueError(f"{name}: {differences[0]}: get the full data set, or read without strict")
+    return Dataset(dataset.name, dataset.items, dataset.labels, dataset.class_names, dataset.parts, notes=(*found, *differences))
+
+
+def count_notes(dataset: Dataset, published: dict[str, Published]) -> list[str]:
+    """One note for every part whose counts are not the published ones."""
+    notes = []
+    for part, expected in published.items():
+        mask = np.zeros(len(dataset), dtype=bool) if dataset.parts is None else dataset.parts == part
+        images, classes = int(mask.sum()), len(np.unique(dataset.labels[mask]))
+        if (images, classes) != (expected.images, expected.classes):
+            notes.append(
+                f"{part} has {images:,} images of {classes:,} classes, published are {expected.images:,} of {expected.classes:,}: "
+                "scores do not compare with published ones"
+            )
+    return notes
+
+
+def text_lines(path: Path) -> list[str]:
+    """The lines of an annotation file, without empty ones."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing: it belongs to the published data set") from None
+    except UnicodeDecodeError as fault:
+        raise ValueError(f"{path} is not UTF-8 text ({fault.reason}): expected the published annotation file") from fault
+    except OSError as fault:
+        raise ValueError(f"{path} cannot be read ({fault.strerror})") from fault
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def columns(
+    path: Path, lines: Sequence[str], num_columns: int, *, first_line: int = 1, last_may_have_spaces: bool = False
+) -> list[list[str]]:
+    """Lines cut at white space, each into so many columns."""
+    cut = [line.split(maxsplit=num_columns - 1) if last_may_have_spaces else line.split() for line in lines]
+    for i, cells in enumerate(cut):
+        if len(cells) != num_columns:
+            raise ValueError(f"{path}, line {first_line + i}: {lines[i]!r} has {len(cells)} columns, expected {num_columns}")
+    return [[cell.strip() for cell in cells] for cells in cut]
+
+
+def whole(path: Path, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{path}: {text!r} stands where a whole number was expected") from None
+
+
+def _present(paths: Sequence[Path]) -> list[bool]:
+    """Which of the files are there, one listing a folder: a data set may have 100,000 files on a slow disk."""
+    held: dict[Path, set[str]] = {}
+    there = []
+    for path in paths:
+        if path.parent not in held:
+            try:
+                with os.scandir(path.parent) as entries:
+                    held[path.parent] = {entry.name for entry in entries if entry.is_file()}
+            except (FileNotFoundError, NotADirectoryError):
+                held[path.parent] = set()
+            except OSError as fault:
+                raise ValueError(f"folder {path.parent} cannot be read ({fault.strerror}): check its permissions") from fault
+        there.append(path.name in held[path.parent])
+    return there
