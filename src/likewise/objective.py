@@ -245,13 +245,13 @@ class _Unit(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         vectors, direction = ctx.saved_tensors
-        length = ctx.length
         if torch.is_grad_enabled():  # to be differentiated once more: as a function of the vectors
             direction, length = _direction(vectors)
+        else:
+            direction, length = direction.to(ctx.length.dtype), ctx.length
         gradient = gradient.to(length.dtype)
-        along = (gradient * direction).sum(-1, keepdim=True)
-        result: Tensor = ((gradient - direction * along) / length).to(vectors.dtype)
-        return result
+        along = torch.linalg.vecdot(gradient, direction)[:, None]
+        return torch.addcmul(gradient, direction, along, value=-1).div_(length).to(vectors.dtype)
 
 
 def _direction(vectors: Tensor) -> tuple[Tensor, Tensor]:

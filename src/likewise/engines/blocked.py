@@ -71,6 +71,30 @@ class _Gradients:
     references: Tensor | None  # the same tensor as `anchors` when the anchors are the references
     statistic: Tensor | None
     parameters: list[Tensor | None]
+    anchor_square: Tensor | None = None  # by the squared norms, chained on to the vectors once, at the end
+    reference_square: Tensor | None = None
+
+    def add(self, name: str, rows: slice, gradient: Tensor | None) -> None:
+        total = getattr(self, name)
+        if total is not None and gradient is not None:
+            total[rows] += gradient
+
+    def by_norms(self, anchors: Tensor, references: Tensor) -> None:
+        """Chains the gradients by ||x||^2 on to the vectors: d||x||^2 = 2 x dx."""
+        if self.anchors is not None and self.anchor_square is not None:
+            self.anchors.addcmul_(self.anchor_square[:, None], anchors, value=2)
+        if self.references is not None and self.reference_square is not None:
+            self.references.addcmul_(self.reference_square[:, None], references, value=2)
+
+
+@dataclass
+class _Between:
+    """The rows of a block's positives against the references, and the gradient by them."""
+
+    named: Tensor  # (m,) the references that have a row
+    place: Tensor  # (a, k) which row belongs to a positive
+    rows: Tensor  # (m, r)
+    slope: Tensor | None  # (m, r)
 
 
 @dataclass(frozen=True)
@@ -94,11 +118,15 @@ class _Sweep:
             torch.zeros_like(tensor, dtype=statistics_dtype(tensor)) if tensor is not None and tensor.requires_grad else None
             for tensor in self.inputs()
         )
-        return _Gradients(anchors, anchors if self.rows.symmetric else references, statistic, parameters)
+        gradients = _Gradients(anchors, anchors if self.rows.symmetric else references, statistic, parameters)
+        if not self.rows.unit:
+            gradients.anchor_square = None if anchors is None else anchors.new_zeros(self.rows.num_anchors)
+            gradients.reference_square = None if gradients.references is None else gradients.references.new_zeros(self.rows.num_references)
+        return gradients
 
     @torch.no_grad()
-    def run(self, gradients: _Gradients | None, cotangent: Tensor | None) -> list[tuple[Tensor, ...]]:
-        """The results of all rows, tile by tile; to `gradients` is added the gradient of sum(results * cotangent).
+    def run(self, gradients: _Gradients | None, cotangent: Tensor | None) -> tuple[Tensor, ...]:
+        """The results of all rows; to `gradients` is added the gradient of sum(results * cotangent).
 
         Without a cotangent that is the gradient of the sum of the first result.
         """
@@ -107,53 +135,63 @@ class _Sweep:
         references = anchors if rows.symmetric else rows.references.detach()
         squares = rows.squared_norms()
         step = engine.step(self.function)
-        results = []
-        for block in engine.blocks(rows.num_anchors):
-            similarity = anchors[block.rows] @ references.T
-            slope: Tensor | None = similarity
+        blocks = engine.blocks(rows.num_anchors)
+        # One buffer for the similarities of all blocks, and one for the results of all tiles: a small result left behind by
+        # each tile in the space of its temporaries would keep the next tile from using that space again.
+        buffer = anchors.new_empty(blocks[0].rows.stop, rows.num_references)
+        results: tuple[Tensor, ...] = ()
+        for block in blocks:
+            slope = similarity = buffer[: block.rows.stop - block.rows.start]
+            torch.mm(anchors[block.rows], references.T, out=similarity)
+            between = self._between(block.rows, references, gradients) if self.between_references else None
             height = engine.tile or similarity.shape[0]
             for start in range(0, similarity.shape[0], height):
-                part = similarity[start : start + height]
-                first = block.rows.start + start
-                tile = Block(slice(first, first + part.shape[0]), max(0, block.done - start))
-                result, taken = self._tile(step, part, tile, squares, anchors, references, gradients, cotangent)
-                results.append(result)
-                if taken is None or part.shape[0] == similarity.shape[0]:
+                within = slice(start, min(start + height, similarity.shape[0]))
+                tile = Block(slice(block.rows.start + within.start, block.rows.start + within.stop), max(0, block.done - start))
+                leaves = {"similarity": similarity[within]}
+                if squares is not None:
+                    leaves["anchor_square"], leaves["reference_square"] = squares[0][tile.rows], squares[1]
+                if rows.statistic is not None:
+                    leaves["statistic"] = rows.statistic
+                result, taken = self._tile(step, tile, leaves, between, within, gradients, cotangent)
+                results = results or tuple(part.new_empty(rows.num_anchors, *part.shape[1:]) for part in result)
+                for whole, part in zip(results, result, strict=True):
+                    whole[tile.rows.start + tile.done : tile.rows.stop] = part
+                if taken is not None and height == similarity.shape[0]:
                     slope = taken
-                else:
-                    part.copy_(taken)  # the similarities of a tile are done with: their place takes the gradient
-            del similarity
-            if gradients is not None and slope is not None:
-                self._products(slope, block.rows, anchors, references, gradients)
+                elif taken is not None:  # the similarities of a tile are done with: their place takes the gradient
+                    similarity[within] = taken
+            if gradients is not None:
+                self._products(slope, block.rows, anchors, references, between, gradients)
+        if gradients is not None:
+            gradients.by_norms(anchors, references)
         return results
+
+    def _between(self, block: slice, references: Tensor, gradients: _Gradients | None) -> _Between:
+        assert self.rows.grouping is not None
+        named, place = self.engine.named(self.rows.grouping.columns(block)[0])
+        rows = references[named] @ references.T
+        return _Between(named, place, rows, None if gradients is None else torch.zeros_like(rows))
 
     def _tile(
         self,
         step: Step,
-        similarity: Tensor,
         tile: Block,
-        squares: tuple[Tensor, Tensor] | None,
-        anchors: Tensor,
-        references: Tensor,
+        leaves: dict[str, Tensor],
+        between: _Between | None,
+        within: slice,
         gradients: _Gradients | None,
         cotangent: Tensor | None,
     ) -> tuple[tuple[Tensor, ...], Tensor | None]:
         """A tile's results and, when gradients are asked for, the gradient by its similarities (a, r)."""
-        rows = self.rows
-        tensors = rows.block(tile.rows)
+        tensors = self.rows.block(tile.rows)
         columns = tensors["columns"]
-        leaves = {"similarity": similarity}
+        more: dict[str, Any] = {"tensors": tensors, "dim": self.rows.anchors.shape[1]}
         if columns is not None:
-            leaves["positive_similarity"] = similarity.gather(1, columns)
-        if squares is not None:
-            leaves["anchor_square"], leaves["reference_square"] = squares[0][tile.rows], squares[1]
-        if rows.statistic is not None:
-            leaves["statistic"] = rows.statistic
-        more: dict[str, Any] = {"tensors": tensors, "dim": anchors.shape[1]}
-        if self.between_references:
-            assert columns is not None
-            named, more["place"] = self.engine.named(columns)
-            leaves["between"] = references[named] @ references.T
+            leaves["positive_similarity"] = leaves["similarity"].gather(1, columns)
+        if between is not None:
+            used, more["place"] = self.engine.named(between.place[within])
+            leaves["between"] = between.rows[used]
         if gradients is None:
             return _fresh(step(**more, **leaves), tile.done), None
 
@@ -161,37 +199,37 @@ class _Sweep:
         learned = [p for p, total in zip(self.parameters, gradients.parameters, strict=True) if total is not None]
         with torch.enable_grad():
             result = _fresh(step(**more, **leaves), tile.done)
-            rows_done = slice(tile.rows.start + tile.done, tile.rows.stop)
-            scored = result[0].sum() if cotangent is None else (result[0] * cotangent[rows_done]).sum()
-            taken = torch.autograd.grad(scored, [*leaves.values(), *learned], allow_unused=True)
+            fresh = slice(tile.rows.start + tile.done, tile.rows.stop)
+            scored = result[0].sum() if cotangent is None else (result[0] * cotangent[fresh]).sum()
+            taken = torch.autograd.grad(scored, [*leaves.values(), *learned], allow_unused=True, materialize_grads=True)
         by = dict(zip(leaves, taken, strict=False))
 
         slope = by["similarity"]
-        if columns is not None and by["positive_similarity"] is not None:
-            slope = torch.zeros_like(similarity) if slope is None else slope
+        if columns is not None:
             slope.scatter_add_(1, columns, by["positive_similarity"])
-        if squares is not None and by["anchor_square"] is not None and gradients.anchors is not None:
-            gradients.anchors[tile.rows] += 2 * by["anchor_square"][:, None] * anchors[tile.rows]
-        if squares is not None and by["reference_square"] is not None and gradients.references is not None:
-            gradients.references += 2 * by["reference_square"][:, None] * references
-        if self.between_references and by["between"] is not None and gradients.references is not None:
-            gradients.references.index_add_(0, named, (by["between"] @ references).to(gradients.references.dtype))
-            _accumulate(gradients.references, by["between"].T, references[named])
-        totals = [gradients.statistic, *(total for total in gradients.parameters if total is not None)]
-        for total, gradient in zip(totals, [by.get("statistic"), *taken[len(leaves) :]], strict=True):
-            if total is not None and gradient is not None:
-                total += gradient
+        if between is not None and between.slope is not None:
+            between.slope.index_add_(0, used, by["between"])
+        gradients.add("anchor_square", tile.rows, by.get("anchor_square"))
+        gradients.add("reference_square", slice(None), by.get("reference_square"))
+        gradients.add("statistic", slice(None), by.get("statistic"))
+        for total, gradient in zip([total for total in gradients.parameters if total is not None], taken[len(leaves) :], strict=True):
+            total += gradient
         return tuple(part.detach() for part in result), slope
 
-    def _products(self, slope: Tensor, block: slice, anchors: Tensor, references: Tensor, gradients: _Gradients) -> None:
+    def _products(
+        self, slope: Tensor, block: slice, anchors: Tensor, references: Tensor, between: _Between | None, gradients: _Gradients
+    ) -> None:
         """Chains the gradient by the block's similarities (a, r) on to the vectors."""
         if gradients.anchors is not None and gradients.anchors is gradients.references and slope.shape[0] == slope.shape[1]:
             _accumulate(gradients.anchors, slope.T.contiguous().add_(slope), anchors)  # one product instead of two
-            return
-        if gradients.anchors is not None:
-            _accumulate(gradients.anchors[block], slope, references)
-        if gradients.references is not None:
-            _accumulate(gradients.references, slope.T, anchors[block])
+        else:
+            if gradients.anchors is not None:
+                _accumulate(gradients.anchors[block], slope, references)
+            if gradients.references is not None:
+                _accumulate(gradients.references, slope.T, anchors[block])
+        if between is not None and between.slope is not None and gradients.references is not None:
+            gradients.references.index_add_(0, between.named, (between.slope @ references).to(gradients.references.dtype))
+            _accumulate(gradients.references, between.slope.T, references[between.named])
 
 
 def _fresh(result: Tensor | tuple[Tensor, ...], done: int) -> tuple[Tensor, ...]:
@@ -215,8 +253,8 @@ class _Total(torch.autograd.Function):
     def forward(ctx: Any, sweep: _Sweep, wanted: bool, *inputs: Tensor | None) -> tuple[Tensor, Tensor]:
         ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in inputs]
         ctx.gradients = sweep.zeros() if wanted else None
-        parts = sweep.run(ctx.gradients, None)
-        value, count = (torch.stack([part[k].sum() for part in parts]).sum() for k in range(2))
+        values, counts = sweep.run(ctx.gradients, None)
+        value, count = values.sum(), counts.sum()
         ctx.mark_non_differentiable(count)
         return value, count
 
@@ -233,7 +271,8 @@ class _Each(torch.autograd.Function):
     def forward(ctx: Any, sweep: _Sweep, *inputs: Tensor | None) -> Tensor:
         ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in inputs]
         ctx.sweep = sweep
-        return torch.cat([part for (part,) in sweep.run(None, None)])
+        (results,) = sweep.run(None, None)
+        return results
 
     @staticmethod
     @torch.autograd.function.once_differentiable

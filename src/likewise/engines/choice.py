@@ -24,16 +24,15 @@ def choose_engine(rows: Rows, *, block: int | Literal["auto"] | None, compile: b
     `pairs_per_pair` is how many numbers the loss holds for each pair (the number of positives for losses that compare
     every positive with the whole row): blocks shrink by that much.
     """
-    num_pairs = rows.num_anchors * rows.num_references * pairs_per_pair
-    row_pairs = max(1, rows.num_references * pairs_per_pair)
-    device = rows.anchors.device.type
-    on_cpu = device == "cpu"
+    held = rows.num_references * pairs_per_pair  # numbers a row takes
+    on_cpu = rows.anchors.is_cpu
     if compile == "auto":
-        compile = device == "cuda" and block is not None and num_pairs >= COMPILE_PAIRS
+        compile = rows.anchors.is_cuda and block is not None and rows.num_anchors * held >= COMPILE_PAIRS
     if block == "auto":
-        if not compile and num_pairs <= DENSE_PAIRS:
+        if not compile and rows.num_anchors * held <= DENSE_PAIRS:
             return Dense()
-        block = max(1, (CPU_BLOCK_PAIRS if on_cpu else CUDA_BLOCK_PAIRS) // row_pairs)
+        # on a CPU a block holds only the similarities; what a loss makes of them is held a tile at a time
+        block = max(1, CPU_BLOCK_PAIRS // rows.num_references if on_cpu else CUDA_BLOCK_PAIRS // held)
     elif block is None:
         if not compile:
             return Dense()
@@ -41,4 +40,4 @@ def choose_engine(rows: Rows, *, block: int | Literal["auto"] | None, compile: b
     block = min(block, rows.num_anchors)
     if compile:
         return Compiled(block)
-    return Blocked(block, tile=max(1, CPU_TILE_PAIRS // row_pairs) if on_cpu else None)
+    return Blocked(block, tile=min(block, max(1, CPU_TILE_PAIRS // held)) if on_cpu else None)

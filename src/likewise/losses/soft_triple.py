@@ -46,8 +46,12 @@ class SoftTriple(Loss):
         if k == 1 or self.regularization == 0:
             return references.sum() * 0
         centers = references.unflatten(0, (-1, k))  # (classes, k, d)
+        products = centers @ centers.mT  # (classes, k, k): far smaller than the differences of all pairs
+        norms = products.diagonal(dim1=-2, dim2=-1)
+        squared = norms[:, :, None] + norms[:, None, :] - 2 * products
         first, second = torch.triu_indices(k, k, 1, device=references.device)
-        squared = (centers[:, first] - centers[:, second]).square().sum(-1)
-        distance = torch.where(squared > 0, torch.where(squared > 0, squared, 1.0).sqrt(), 0.0)
+        squared = squared[:, first, second]
+        apart = squared > 8 * torch.finfo(squared.dtype).eps * (norms[:, first] + norms[:, second]).detach() / 2
+        distance = torch.where(apart, torch.where(apart, squared, 1.0).sqrt(), 0.0)
         penalty: Tensor = self.regularization / (centers.shape[0] * k * (k - 1)) * distance.sum()
         return penalty
