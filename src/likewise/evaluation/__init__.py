@@ -1,8 +1,22 @@
-"""How good an embedding is: exact nearest neighbours, retrieval and clustering scores."""
+"""How good an embedding is: exact nearest neighbours, retrieval and clustering scores, how sure they are, and its geometry."""
 
 from likewise.evaluation.binary import hamming_nearest, pack_bits
+from likewise.evaluation.diagnostics import diagnose
 from likewise.evaluation.evaluate import evaluate
+from likewise.evaluation.kmeans import kmeans
 from likewise.evaluation.nearest import nearest
 from likewise.evaluation.retrieval import PerQuery, per_query
+from likewise.evaluation.uncertainty import bootstrap, paired_test
 
-__all__ = ["PerQuery", "evaluate", "hamming_nearest", "nearest", "pack_bits", "per_query"]
+__all__ = [
+    "PerQuery",
+    "bootstrap",
+    "diagnose",
+    "evaluate",
+    "hamming_nearest",
+    "kmeans",
+    "nearest",
+    "pack_bits",
+    "paired_test",
+    "per_query",
+]

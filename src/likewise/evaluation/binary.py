@@ -35,7 +35,7 @@ def hamming_nearest(
         raise ValueError(
             f"exclude_self with {len(own)} queries and {len(other)} gallery items: expected query i to be gallery row i; pass the queries as gallery"
         )
-    rows, columns = block_shape(block, len(other), own.is_cuda)
+    rows, columns = block_shape(block, len(other), k, own.is_cuda)
     signs = _signs(other)
     index = torch.empty(len(own), k, dtype=torch.int64, device=own.device)
     distance = torch.empty_like(index)
@@ -56,7 +56,7 @@ def hamming_ranks(
 ) -> Iterator[Ranks]:
     """Ranks of all positives by Hamming distance; without a gallery every item queries all others."""
     own, other = _check_packed(queries, queries if gallery is None else gallery)
-    rows, columns = block_shape(block, len(other), own.is_cuda)
+    rows, columns = block_shape(block, len(other), 1, own.is_cuda)
     signs = _signs(other)
     classes = Classes.of(query_codes, gallery_codes)
     num_positives = classes.gallery_count - int(gallery is None)

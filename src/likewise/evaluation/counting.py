@@ -1,5 +1,6 @@
 """How many scores of a block lie above the band around each threshold of their row, how many reach into it, and which ones lie in it."""
 
+import importlib.util
 from dataclasses import dataclass, field
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor
 
 # Candidates a row and block beyond which the band is not listed but left undecided: whole groups of near ties are cheaper in float64.
 MOST_LISTED_A_ROW = 16
-MOST_LISTED = 1 << 24
+MOST_LISTED = 1 << 24  # in all
 
 
 @dataclass
@@ -25,15 +26,30 @@ class BandCounts:
     listed: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)  # slots, rows, gallery indices in the band
     num_listed: int = 0
     room: Tensor | None = None
+    by_kernel: bool | None = None  # None: on CUDA, where Triton is installed
+    listed_by_kernel: tuple[Tensor, Tensor, Tensor] | None = None
 
     def __post_init__(self) -> None:
-        # Sums of float32 comparisons are exact to 2^24 a block and float64 sums of these to 2^53; the CUDA kernel adds integers.
-        dtype = torch.int32 if self.high.is_cuda else torch.float64
-        self.above = torch.zeros(self.high.shape, dtype=dtype, device=self.high.device)
+        if self.by_kernel is None:
+            self.by_kernel = self.high.is_cuda and importlib.util.find_spec("triton") is not None
+        # Sums of float32 comparisons are exact to 2^24 a block and float64 sums of these to 2^53; the kernel adds integers.
+        self.above = torch.zeros(self.high.shape, dtype=torch.int32 if self.by_kernel else torch.float64, device=self.high.device)
         self.reach = torch.zeros_like(self.above)
+        if self.by_kernel:
+            self.high, self.low, self.positive = self.high.contiguous(), self.low.contiguous(), self.positive.contiguous()
+            if self.lists:
+                from likewise.evaluation.counting_cuda import room_to_list
+
+                self.listed_by_kernel = room_to_list(self.high.device, MOST_LISTED)
 
     def add(self, scores: Tensor, rows: slice, start: int) -> None:
         """Counts a block: scores (rows, columns) of the table's `rows` with gallery items start, start + 1, ...; may be a transposed view."""
+        if self.by_kernel:
+            from likewise.evaluation.counting_cuda import count_block
+
+            band, totals = (self.high, self.low), (self.above, self.reach)
+            count_block(scores, band, self.positive, self.count, totals, self.listed_by_kernel, rows, start)
+            return
         rows_first = scores.stride(1) == 1
         layout = scores if rows_first else scores.T  # both reductions run along contiguous memory
         stop = start + scores.shape[1]
@@ -78,6 +94,12 @@ class BandCounts:
 
     def all_listed(self) -> tuple[Tensor, Tensor, Tensor]:
         """Slots, rows and gallery indices of everything listed."""
+        if self.listed_by_kernel is not None:
+            pair, item, num = self.listed_by_kernel
+            num_listed = int(num)
+            if num_listed <= len(pair):  # else the rest did not fit: nothing counts as listed, so that float64 decides
+                pair = pair[:num_listed]
+                return pair // self.high.shape[1], pair % self.high.shape[1], item[:num_listed]
         if not self.listed:
             empty = torch.empty(0, dtype=torch.int64, device=self.high.device)
             return empty, empty, empty

@@ -43,7 +43,7 @@ def nearest(
     check_k(k, num_items - int(exclude_self), exclude_self)
     if ranking not in ("exact", "fast"):
         raise ValueError(f"ranking is {ranking!r}: expected 'exact' or 'fast'")
-    rows, columns = block_shape(block, num_items, scorer.queries.is_cuda)
+    rows, columns = block_shape(block, num_items, k, scorer.queries.is_cuda)
     index = torch.empty(num_queries, k, dtype=torch.int64, device=scorer.queries.device)
     similarity = torch.empty(num_queries, k, dtype=scorer.queries.dtype, device=scorer.queries.device)
     search = _search_fast if ranking == "fast" else search_exact
@@ -64,11 +64,13 @@ def check_k(k: int, available: int, exclude_self: bool) -> None:
         )
 
 
-def block_shape(block: int | str, num_items: int, is_cuda: bool) -> tuple[int, int]:
+def block_shape(block: int | str, num_items: int, k: int, is_cuda: bool) -> tuple[int, int]:
     """Queries and gallery items at once."""
     if block == "auto":
         columns = min(num_items, MOST_COLUMNS)
-        return max(64, (1 << (29 if is_cuda else 26)) // columns) // 64 * 64, columns
+        # 64 MB of scores on the CPU, and as much again for k candidates of 8 bytes several times over; sixteen times that on CUDA.
+        rows = min((1 << 24) // columns, (1 << 20) // k) * (16 if is_cuda else 1)
+        return min(4096, max(64, rows)), columns
     if isinstance(block, bool) or not isinstance(block, int) or block < 1:
         raise ValueError(f"block is {block!r}: expected 'auto' or a whole number of rows, 1 or more")
     return block, block

@@ -24,7 +24,6 @@ from likewise.evaluation.score import Scorer
 MOST_COUNTED = 64
 # More than this, and where only ranks up to R matter the R nearest are cheaper.
 FEW_POSITIVES = 12
-MOST_SCORES = 1 << 25  # in a block of whole rows
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ class RankCounter:
         dtype = scorer.queries.dtype
         counts = BandCounts((best.score + slack).to(dtype), (best.score - slack).to(dtype), best.index, best.count.clamp(max=1), caps)
         tables = []
-        for rows in _blocks(len(best.rows), max(1, MOST_SCORES // num_items)):
+        for rows in _blocks(len(best.rows), self._whole_rows()):
             index = best.rows[rows]
             scores = scorer.block(index, slice(0, num_items))
             if self.exclude_self:
@@ -145,7 +144,7 @@ class RankCounter:
             is_hit = (gallery_codes[found] == query_codes[index][:, None]) & (rank <= best.count[rows][:, None])
             tables.append(torch.where(is_hit, rank, num_items + 1).sort(dim=1).values)
         first = self._resolve(best, counts, caps, best.rows.new_empty(0))
-        for rows, rank in zip(_blocks(len(best.rows), max(1, MOST_SCORES // num_items)), tables, strict=True):
+        for rows, rank in zip(_blocks(len(best.rows), self._whole_rows()), tables, strict=True):
             rank[:, 0] = torch.minimum(rank[:, 0], torch.where(first[0, rows] <= self.wanted.best_cap, first[0, rows], num_items + 1))
             yield Ranks(best.rows[rows], best.count[rows], rank)
 
@@ -288,9 +287,13 @@ class RankCounter:
             undecided &= above + 1 <= caps
         return above.long() + 1 + before, undecided
 
+    def _whole_rows(self) -> int:
+        """Whole rows at once: as many as keep the scores near 32 MB on the CPU, 1 GB on CUDA."""
+        return max(1, min(self.block_rows, (1 << (28 if self.scorer.queries.is_cuda else 23)) // len(self.scorer.gallery)))
+
     def _rows_in_float64(self) -> int:
         """Whole rows at once: as many as keep the float64 scores near 128 MB."""
-        return max(1, min(self.block_rows, (1 << 24) // len(self.scorer.gallery)))
+        return max(1, min(self.block_rows, (1 << (27 if self.scorer.queries.is_cuda else 24)) // len(self.scorer.gallery)))
 
 
 def _blocks(num: int, size: int) -> list[slice]:

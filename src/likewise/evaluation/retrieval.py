@@ -109,7 +109,7 @@ def _check_ks(ks: Sequence[int], available: int, exclude_self: bool) -> list[int
 
 def _block_shape(block: int | str, scorer: Scorer) -> tuple[int, int]:
     if block == "auto":
-        return (8192, 16384) if scorer.queries.is_cuda else (1024, 1024)
+        return (8192, 4096) if scorer.queries.is_cuda else (1024, 1024)
     if isinstance(block, bool) or not isinstance(block, int) or block < 1:
         raise ValueError(f"block is {block!r}: expected 'auto' or a whole number of rows, 1 or more")
     return block, block
