@@ -1,0 +1,53 @@
+"""Episodes: classes with support and query images."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from likewise.samplers.group import Group
+from likewise.samplers.sampler import Labels, one_of, whole_number
+
+ShortEpisode = Literal["leave_out", "fill"]
+
+
+class Episode(Group):
+    """`num_classes` classes x (`num_support` + `num_query`) images, a class's support before its queries (Snell et al. 2017).
+
+    That order is what the `prototypical` loss with the same `num_support` expects. An image is never support and query at once.
+    short: what happens to a class with too few images.
+        "leave_out"  it does not take part (`num_left_out`): all episodes have one shape.
+        "fill"       it takes part with fewer queries if it has any beyond its support, and more classes are added until the batch
+                     is full; the last may be cut, even to a part of its support.
+    All classes are visited once before any is visited again.
+    """
+
+    def __init__(
+        self,
+        labels: Labels,
+        *,
+        num_classes: int,
+        num_support: int,
+        num_query: int,
+        short: ShortEpisode = "leave_out",
+        num_batches: int | None = None,
+        seed: int = 0,
+        rank: int = 0,
+        num_ranks: int = 1,
+    ) -> None:
+        one_of("short", short, ShortEpisode)
+        whole_number("num_support", num_support)
+        whole_number("num_query", num_query)
+        self.num_support = num_support
+        self.num_query = num_query
+        self._take(
+            labels,
+            num_classes=num_classes,
+            num_images=num_support + num_query,
+            least=num_support + (num_query if short == "leave_out" else 1),
+            short="fill",
+            balance="class",
+            num_batches=num_batches,
+            seed=seed,
+            rank=rank,
+            num_ranks=num_ranks,
+        )

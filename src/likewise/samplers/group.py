@@ -1,0 +1,183 @@
+"""Group batches: P classes x K images."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from likewise.samplers.order import Order, Rounds
+from likewise.samplers.sampler import BatchSampler, Labels, Runs, one_of, whole_labels, whole_number
+
+Short = Literal["fill", "repeat"]
+Balance = Literal["class", "image"]
+Singletons = Literal["leave_out", "keep"]
+Visit = tuple[int, int]  # class (place in `members`) and how many of its images
+
+
+class Group(BatchSampler):
+    """`num_classes` classes x `num_images` images of each; always exactly so many images, a class at most once in a batch.
+
+    short: what a class with fewer images does.
+        "fill"    it gives what it has, and more classes are added until the batch is full; the last may be cut (NRA, section III).
+        "repeat"  it repeats its images, as RLL's authors do.
+    balance: what is visited equally often. With classes of one size both are.
+        "class"   all classes are visited once before any is visited again (RLL); so an image of a class of 4 comes up 15 times as
+                  often as one of a class of 60. In an epoch the visits of two classes differ by at most one.
+        "image"   all images are visited once before any is visited again: a class of n images is visited ceil(n / K) times, with
+                  about equally many images each time (4 = 2 + 2 with K = 3; at least 2, so that each has a positive). A class of
+                  more than 1/P of all images cannot come up that often: it is in every batch.
+    Within a class, either way, no image is drawn more than once oftener than another in an epoch.
+    singletons: classes of one image give no positive pair and are left out by default; with "keep" they serve as negatives.
+        `num_left_out` counts the images that never come up.
+    num_batches: the epoch; by default as many as all images fill (with balance="image": one round, without its last part of a batch).
+    """
+
+    def __init__(
+        self,
+        labels: Labels,
+        *,
+        num_classes: int,
+        num_images: int,
+        short: Short = "fill",
+        balance: Balance = "class",
+        singletons: Singletons = "leave_out",
+        num_batches: int | None = None,
+        seed: int = 0,
+        rank: int = 0,
+        num_ranks: int = 1,
+    ) -> None:
+        one_of("singletons", singletons, Singletons)
+        self._take(
+            labels,
+            num_classes=num_classes,
+            num_images=num_images,
+            least=2 if singletons == "leave_out" else 1,
+            short=short,
+            balance=balance,
+            num_batches=num_batches,
+            seed=seed,
+            rank=rank,
+            num_ranks=num_ranks,
+        )
+
+    def _take(
+        self,
+        labels: Labels,
+        *,
+        num_classes: int,
+        num_images: int,
+        least: int,  # images that a class needs to take part
+        short: Short,
+        balance: Balance,
+        num_batches: int | None,
+        seed: int,
+        rank: int,
+        num_ranks: int,
+    ) -> None:
+        one_of("short", short, Short)
+        one_of("balance", balance, Balance)
+        whole_number("num_classes", num_classes, least=2)
+        whole_number("num_images", num_images)
+        array = whole_labels(labels)
+        by_class = np.argsort(array, kind="stable")
+        starts = np.flatnonzero(np.r_[True, np.diff(array[by_class]) != 0])
+        members = np.split(by_class, starts[1:])
+        self.members: list[list[int]] = [positions.tolist() for positions in members if len(positions) >= least]
+        self.num_left_out = len(array) - sum(map(len, self.members))
+        self.num_classes_left_out = len(members) - len(self.members)
+        self.num_classes = num_classes
+        self.num_images = num_images
+        self.balance = balance
+        self.short = short
+        size = num_classes * num_images
+        if num_batches is None:
+            draws = len(array) - self.num_left_out
+            if balance == "image":  # a whole round, which is more where images repeat
+                draws = sum(sum(self._visit_sizes(len(positions))) for positions in self.members)
+            num_batches = max(1, draws // size)
+        super().__init__(
+            array,
+            batch_size=size,
+            num_batches=num_batches,
+            seed=seed,
+            rank=rank,
+            num_ranks=num_ranks,
+            settings=(num_classes, num_images, short, balance, least),
+        )
+        self._check_supply(least)
+
+    def _check_supply(self, least: int) -> None:
+        """A batch holds a class at most once, so all classes together must be able to fill it."""
+        has = len(self.members)
+        asked = f"a batch of {self.num_classes} classes x {self.num_images} images"
+        left_out = f" ({self.num_classes_left_out} more have fewer than {least} images)" if self.num_classes_left_out else ""
+        if has < 2:
+            raise ValueError(f"{asked} needs {self.num_classes} classes, there are {has}{left_out}: add classes of {least} images or more")
+        if has < self.num_classes:
+            raise ValueError(
+                f"{asked} needs {self.num_classes} classes, there are {has}{left_out}: set num_classes to at most {has}"
+                " (and more images of each class for a batch as large)"
+            )
+        supply = sum(min(self._visit_sizes(len(positions))) for positions in self.members)
+        if supply < self.batch_size:
+            raise ValueError(
+                f"{asked} needs {self.batch_size} images of different classes, the {has} classes give {supply}{left_out}:"
+                " set num_classes lower, or fewer images of each class (or, for group batches, short='repeat')"
+            )
+
+    def _visit_sizes(self, num_members: int) -> list[int]:
+        """How many images a class gives at each of its visits in a round."""
+        if self.balance == "class":
+            return [self.num_images if self.short == "repeat" else min(self.num_images, num_members)]
+        visits = -(-num_members // self.num_images)
+        if self.short == "repeat":
+            return [self.num_images] * visits
+        least = min(2, num_members, self.num_images)
+        return [max(least, num_members * (i + 1) // visits - num_members * i // visits) for i in range(visits)]
+
+    def batches(self, order: Order) -> Iterator[Runs]:
+        rounds: dict[int, Rounds] = {}
+        pool: deque[Visit] = deque()  # visits to come
+        while True:
+            runs: Runs = []
+            space = self.batch_size
+            chosen: set[int] = set()
+            put_off: list[Visit] = []  # of classes already in this batch
+            self._arrange(pool, chosen, space)
+            while space:
+                if not pool:
+                    pool.extend(self._round(order, without={visit[0] for visit in put_off}))
+                    self._arrange(pool, chosen, space)
+                name, size = pool.popleft()
+                if name in chosen:
+                    put_off.append((name, size))
+                    continue
+                chosen.add(name)
+                taken = min(size, space)
+                if name not in rounds:
+                    rounds[name] = Rounds(self.members[name], order.shuffled)
+                runs.append(rounds[name].draw(taken))
+                space -= taken
+                if taken < size and self.balance == "image":
+                    put_off.append((name, size - taken))
+            pool.extendleft(reversed(put_off))
+            yield runs
+
+    def _arrange(self, pool: deque[Visit], chosen: set[int], space: int) -> None:
+        """May bring visits to the front of the pool before `space` images are taken from there, to join the classes already chosen."""
+
+    def _round(self, order: Order, *, without: set[int]) -> list[Visit]:
+        """The visits of one round: every class once, or as often as its images need, spread evenly over the round."""
+        if self.balance == "class":
+            names = order.shuffled(len(self.members))
+            return [(name, self._visit_sizes(len(self.members[name]))[0]) for name in names if name not in without]
+        visits: list[tuple[float, int, int]] = []
+        for name, positions in enumerate(self.members):
+            sizes = self._visit_sizes(len(positions))[: len(self)]  # once a batch is the most
+            places = order.spread(len(sizes))
+            if name not in without:
+                visits.extend((place, name, sizes[i]) for place, i in zip(places, order.shuffled(len(sizes)), strict=True))
+        return [(name, size) for _, name, size in sorted(visits)]
