@@ -98,7 +98,11 @@ def loss_of_rows(loss: Any, miner: Miner, rows: Rows, engine: Engine, *, ranks: 
             noise = row_noise(miner, rows.num_references, rows.references.device)
             own = engine.each(statistic, rows.of_references(noise), **options)
         rows = replace(rows, statistic=own)
-    value, count = engine.total(MinedValues(loss, miner), rows, **options)
+    return mean_over_ranks(*engine.total(MinedValues(loss, miner), rows, **options), ranks)
+
+
+def mean_over_ranks(value: Tensor, count: Tensor, ranks: Ranks | None) -> tuple[Tensor, Tensor]:
+    """The mean of the values summed up in `value`, and how many they are; with `ranks`, those of all of them."""
     if ranks is not None:
         value, count = ranks.sum(value), ranks.sum(count)
     return value / count.clamp_min(1), count

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from likewise.batch_loss import loss_of_rows, trait
+from likewise.batch_loss import loss_of_rows, mean_over_ranks, trait
 from likewise.collective import Ranks
 from likewise.door import checked_labels, known_name
 from likewise.engines import Engine, choose_engine
@@ -153,8 +153,9 @@ class Objective(nn.Module):
         if references.shape[1] != vectors.shape[1]:
             raise ValueError(f"references have {references.shape[1]} dimensions, embeddings {vectors.shape[1]}: they must be equal")
         references = self._vectors(references).to(vectors.dtype)
-        make = prototype_rows if trait(self.loss, "meets") == "prototypes" else other_rows
-        return self._loss(make(vectors, labels, references, reference_labels, unit=self.normalize), vectors, None)
+        if trait(self.loss, "meets") == "prototypes":
+            return self._loss(prototype_rows(vectors, labels, references, reference_labels), vectors, None)
+        return self._loss(other_rows(vectors, labels, references, reference_labels, unit=self.normalize), vectors, None)
 
     def _within(self, vectors: Tensor, labels: Tensor, items: Tensor | None) -> Tensor:
         """The loss of a batch compared with itself, its proxies, its memory or all ranks' batches."""
@@ -188,7 +189,7 @@ class Objective(nn.Module):
             support = support_items(labels, getattr(self.loss, "num_support", None))
             anchors = torch.zeros_like(support)
             anchors[own] = ~support[own]
-            return prototype_rows(vectors[anchors], labels[anchors], vectors[support], labels[support], unit=False)
+            return prototype_rows(vectors[anchors], labels[anchors], vectors[support], labels[support])
         if self.memory is not None:
             return self.memory.rows(vectors, labels, items, unit=self.normalize)
         return batch_rows(vectors, labels, unit=self.normalize, own=own)
@@ -214,7 +215,9 @@ class Objective(nn.Module):
 
     def _loss(self, rows: Rows, vectors: Tensor, ranks: Ranks | None) -> Tensor:
         if rows.num_anchors == 0 or rows.num_references == 0:  # an episode of singletons has no support
-            return ((rows.anchors.sum() + rows.references.sum()) * 0).to(statistics_dtype(vectors))
+            zero = ((rows.anchors.sum() + rows.references.sum()) * 0).to(statistics_dtype(vectors))
+            # all ranks have the same references, but where this one's items are all support others may hold anchors
+            return mean_over_ranks(zero, zero.detach(), ranks if rows.num_references else None)[0]
         rows = self._ready(rows)
         loss, counted = loss_of_rows(self.loss, self.miner, rows, self._engine(rows), ranks=ranks)
         if hasattr(self.loss, "penalty"):

@@ -63,12 +63,12 @@ def support_items(labels: Tensor, num_support: int | None) -> Tensor:
     return torch.empty_like(chosen).scatter_(0, order, chosen)
 
 
-def prototype_rows(anchors: Tensor, anchor_labels: Tensor, support: Tensor, support_labels: Tensor, *, unit: bool) -> Rows:
-    """Anchors against the class means of the support."""
+def prototype_rows(anchors: Tensor, anchor_labels: Tensor, support: Tensor, support_labels: Tensor) -> Rows:
+    """Anchors against the class means of the support, which are no unit vectors even where their items are."""
     classes, member, size = torch.unique(support_labels, return_inverse=True, return_counts=True)
     total = torch.zeros(classes.shape[0], support.shape[1], dtype=support.dtype, device=support.device)
     means = total.index_add(0, member, support) / size[:, None].to(support.dtype)
-    return Rows(anchors=anchors, references=means, anchor_labels=anchor_labels, reference_labels=classes, unit=unit)
+    return Rows(anchors=anchors, references=means, anchor_labels=anchor_labels, reference_labels=classes, unit=False)
 
 
 class MemoryBank(nn.Module):
