@@ -85,7 +85,7 @@ def likeness(
     files = font_files()
     found = np.zeros((len(characters), len(characters)), dtype=np.float32)
     for face in faces:
-        font = ImageFont.truetype(str(files[face]), 32)
+        font = ImageFont.truetype(str(files[face]), 32, layout_engine=ImageFont.Layout.BASIC)
         upright = _pictures(characters, font, 0)
         for turn in turns:
             alike = upright @ (_pictures(characters, font, turn) if turn else upright).T

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from functools import cache
 
 import numpy as np
@@ -12,11 +13,16 @@ from PIL import Image, ImageFilter, ImageFont
 from likewise.data.dataset import Dataset, Pixels
 from likewise.data.readers.glyph_alphabet import ALPHABET, characters_of, font_files
 
+Array = npt.NDArray[np.float32]
+
 # How an image varies; lengths are shares of its side. Tuned so that losses rank: see docs/experiments.md.
 ROTATION = 25.0  # degrees either way
 SHEAR = 0.25
 SMALLEST, LARGEST = 0.6, 0.95  # longer side of the character
-STROKE = 1 / 24  # the outline is widened by up to this
+STRETCH = 0.2
+SHIFT = 0.05
+STROKE = 1 / 40  # how far a stroke may widen, about
+LEVELS = tuple(0.15 + 0.05 * i for i in range(8))  # where a stroke is cut: low is wide
 BLUR = 1 / 32  # standard deviation, up to
 NOISE = 0.15  # standard deviation of the noise, up to, in shares of white
 FINE = 2  # characters are drawn this many times finer
@@ -37,6 +43,8 @@ def read_glyphs(*, classes: int = 400, images: int = 20, size: int = 32, seed: i
     characters = sorted(ALPHABET, key=lambda character: hashlib.sha256(f"{seed}:{character}".encode()).digest())[:classes]
     held = {face: characters_of(file) for face, file in font_files().items()}
     pixels = np.empty((classes * images, size, size), dtype=np.uint8)
+    ink, noise = (np.empty((images, size, size), dtype=np.float32) for _ in range(2))
+    tones = np.empty((images, 4, 1, 1), dtype=np.float32)
     for i, character in enumerate(characters):
         faces = [face for face, codes in held.items() if ord(character) in codes]
         extents = {face: _extent(face, character) for face in faces}
@@ -46,35 +54,46 @@ def read_glyphs(*, classes: int = 400, images: int = 20, size: int = 32, seed: i
         for j in range(images):
             random = np.random.Generator(np.random.PCG64([seed % 2**64, ord(character), j]))
             face = drawable[int(random.integers(len(drawable)))]
-            pixels[i * images + j] = _drawn(character, face, extents[face], size, random)
+            shape, tone = random.random(8).tolist(), random.random(4)
+            ink[j] = _ink(character, face, extents[face], size, shape)
+            noise[j] = random.standard_normal((size, size), dtype=np.float32)
+            tones[j] = tone[:, None, None]
+        pixels[i * images : (i + 1) * images] = _toned(ink, noise, tones)
     labels = np.repeat(np.arange(classes), images)
     parts = np.where(labels % 2 == 0, "train", "test").astype(np.str_)
     return Dataset("glyphs", Pixels(pixels), labels.astype(np.int64), tuple(characters), parts)
 
 
-def _drawn(character: str, face: str, extent: float, size: int, random: np.random.Generator) -> npt.NDArray[np.uint8]:
-    turn, slant, squeeze, length, stroke, blur, dark, light, left, top, swap, noise = random.random(12).tolist()
+def _ink(character: str, face: str, extent: float, size: int, choices: list[float]) -> npt.NDArray[np.uint8]:
+    """The character, white on black, turned, sheared, stretched, thickened and blurred."""
+    turn, slant, squeeze, length, stroke, blur, left, top = choices
     side = FINE * size
     longer = (SMALLEST + (LARGEST - SMALLEST) * length) * side
-    mask = _font(face, max(4, min(round(longer / extent), 8 * side))).getmask(
-        character, mode="L", stroke_width=int(stroke * (STROKE * side + 1))
-    )
-    drawn = Image.frombytes("L", mask.size, bytes(mask))
-    angle = np.deg2rad(ROTATION) * (2 * turn - 1)
-    shear = SHEAR * (2 * slant - 1)
-    stretch = 1 + 0.2 * (2 * squeeze - 1)
-    # from a place in the image to one in the drawing: turn, then shear and stretch, about both centres
-    cosine, sine = float(np.cos(angle)), float(np.sin(angle))
-    a, b, d, e = FINE * (cosine + shear * sine) * stretch, FINE * (-sine + shear * cosine) * stretch, FINE * sine, FINE * cosine
-    x, y = size * (0.5 + 0.1 * (left - 0.5)), size * (0.5 + 0.1 * (top - 0.5))
+    mask = _font(face, max(4, min(round(longer / extent), 8 * side))).getmask(character, mode="L")
+    margin = math.ceil(3 * STROKE * side)
+    drawn = Image.new("L", (mask.size[0] + 2 * margin, mask.size[1] + 2 * margin))
+    drawn.paste(Image.frombytes("L", mask.size, bytes(mask)), (margin, margin))
+    # a blurred stroke cut at a lower level is a wider stroke
+    blurred = np.asarray(drawn.filter(ImageFilter.GaussianBlur(STROKE * side)))
+    drawn = Image.fromarray(_cut(round(stroke * (len(LEVELS) - 1)))[blurred])
+    angle = math.radians(ROTATION) * (2 * turn - 1)
+    shear, stretch = SHEAR * (2 * slant - 1), 1 + STRETCH * (2 * squeeze - 1)
+    # from a place in the image to one in the drawing, about both centres
+    cosine, sine = math.cos(angle), math.sin(angle)
+    a, b, d, e = FINE * (cosine + shear * sine) * stretch, FINE * (shear * cosine - sine) * stretch, FINE * sine, FINE * cosine
+    x, y = size * (0.5 + SHIFT * (2 * left - 1)), size * (0.5 + SHIFT * (2 * top - 1))
     affine = (a, b, drawn.width / 2 - a * x - b * y, d, e, drawn.height / 2 - d * x - e * y)
     image = drawn.transform((size, size), Image.Transform.AFFINE, affine, resample=Image.Resampling.BILINEAR)
-    ink = np.asarray(image.filter(ImageFilter.GaussianBlur(BLUR * size * blur)), dtype=np.float32) / 255
+    return np.asarray(image.filter(ImageFilter.GaussianBlur(BLUR * size * blur)))
+
+
+def _toned(ink: Array, noise: Array, tones: Array) -> npt.NDArray[np.uint8]:
+    """Ink of one grey on a ground of another, noisy; light on dark or dark on light."""
+    dark, light, swap, strength = (tones[:, i] for i in range(4))
     ground, level = 0.3 * dark, 1 - 0.3 * light
-    values = ground + (level - ground) * ink + (NOISE * noise) * random.standard_normal((size, size), dtype=np.float32)
-    values = np.clip(values, 0, 1)
-    drawn_values: npt.NDArray[np.uint8] = np.rint(255 * (1 - values if swap < 0.5 else values)).astype(np.uint8)
-    return drawn_values
+    values = np.clip(ground + (level - ground) * (ink / 255) + (NOISE * strength) * noise, 0, 1)
+    toned: npt.NDArray[np.uint8] = np.rint(255 * np.where(swap < 0.5, 1 - values, values)).astype(np.uint8)
+    return toned
 
 
 def _extent(face: str, character: str) -> float:
@@ -84,5 +103,13 @@ def _extent(face: str, character: str) -> float:
 
 
 @cache
+def _cut(choice: int) -> npt.NDArray[np.uint8]:
+    """Grey value -> that of a stroke with a sharp edge at one of the levels."""
+    sharp = 4 * (np.arange(256) / 255 - LEVELS[choice]) + 0.5
+    cut: npt.NDArray[np.uint8] = np.rint(255 * np.clip(sharp, 0, 1)).astype(np.uint8)
+    return cut
+
+
+@cache
 def _font(face: str, size: int) -> ImageFont.FreeTypeFont:
-    return ImageFont.truetype(str(font_files()[face]), size)
+    return ImageFont.truetype(str(font_files()[face]), size, layout_engine=ImageFont.Layout.BASIC)
