@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from likewise.rows import Rows
 
+NO_CLASS = torch.iinfo(torch.long).min  # of a slot not filled yet, so that it is nobody's positive
+
 
 def batch_rows(vectors: Tensor, labels: Tensor, *, unit: bool, own: slice = slice(None)) -> Rows:
     """Every item of `own` (all of them, or this rank's share) against all other items."""
@@ -88,7 +90,7 @@ class MemoryBank(nn.Module):
         super().__init__()
         self.warm_up = warm_up
         self.register_buffer("vectors", torch.zeros(size, dim))
-        self.register_buffer("labels", torch.zeros(size, dtype=torch.long))
+        self.register_buffer("labels", torch.full((size,), NO_CLASS))
         self.register_buffer("items", torch.full((size,), -1))
         self.register_buffer("cursor", torch.zeros(2, dtype=torch.long))  # items and batches received so far
 
@@ -122,5 +124,5 @@ class MemoryBank(nn.Module):
         slots = (self.cursor[0] + dropped + torch.arange(labels[kept].shape[0], device=labels.device)) % size
         self.vectors[slots] = vectors[kept].to(self.vectors.dtype)
         self.labels[slots] = labels[kept]
-        self.items[slots] = -1 if items is None else items[kept]
+        self.items[slots] = -1 if items is None else items[kept].to(self.items.dtype)
         self.cursor += torch.tensor([labels.shape[0], 1], device=self.cursor.device)
