@@ -109,6 +109,8 @@ def make(
         options |= {"num_classes": num_classes, "dim": dim}
     if case.per_class:
         options |= {"num_classes": num_classes}
+    if "memory" in options:
+        options |= {"dim": dim}
     objective = likewise.objective(case.name, normalize=case.normalize, **case.settings, **options).to(dtype)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
