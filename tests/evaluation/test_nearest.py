@@ -1,10 +1,14 @@
 """`nearest` against a float64 loop, for every block size, with ties, copies and bad input."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
 
 from likewise.evaluation import nearest
+
+nearest_module = sys.modules["likewise.evaluation.nearest"]  # the function has the module's name
 
 
 def loop(queries, gallery, k, metric, exclude_self):
@@ -93,6 +97,17 @@ def test_long_rows_in_two_levels(rng):
     index, _ = nearest(vectors[:20], vectors, 10)
     unit = torch.nn.functional.normalize(vectors.double(), dim=1)
     np.testing.assert_array_equal(index.numpy(), (-(unit[:20] @ unit.T)).argsort(dim=1)[:, :10].numpy())
+
+
+@pytest.mark.parametrize("exclude_self", [True, False])
+@pytest.mark.parametrize("k", [1, 12, 60])
+def test_one_product_for_both_of_its_rows(rng, monkeypatch, k, exclude_self):
+    vectors = torch.from_numpy(copies(rng))
+    monkeypatch.setattr(nearest_module, "MIRRORED_SIDE", 32)
+    index, similarity = nearest(vectors, vectors, k, exclude_self=exclude_self)
+    other, other_similarity = nearest(vectors, vectors.clone(), k, exclude_self=exclude_self)
+    torch.testing.assert_close(index, other, rtol=0, atol=0)
+    torch.testing.assert_close(similarity, other_similarity, rtol=0, atol=0 if k <= nearest_module.MOST_RESCORED else 1e-6)
 
 
 def test_fast_ranking_rescored(rng):

@@ -1,5 +1,7 @@
 """Exact nearest neighbours by blocks, on whatever device the embeddings are."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -11,6 +13,8 @@ from likewise.evaluation.score import Embeddings, Scorer, coarse_float32, full_f
 SPARE_CANDIDATES = 16
 # More neighbours than this, and only near ties are scored exactly: the exact scores of all would cost more than the matrix product.
 MOST_RESCORED = 32
+# Side of the square blocks where each product serves both of its rows.
+MIRRORED_SIDE = 2048
 # Most columns of a block: two-level selection wants long rows, running merges keep memory bounded for any gallery.
 MOST_COLUMNS = 1 << 16
 
@@ -46,11 +50,16 @@ def nearest(
     rows, columns = block_shape(block, num_items, k, scorer.queries.is_cuda)
     index = torch.empty(num_queries, k, dtype=torch.int64, device=scorer.queries.device)
     similarity = torch.empty(num_queries, k, dtype=scorer.queries.dtype, device=scorer.queries.device)
-    search = _search_fast if ranking == "fast" else search_exact
+    is_fast = ranking == "fast"
     with full_float32():
-        for part in torch.split(torch.arange(num_queries, device=index.device), rows):
-            index[part], exact = search(scorer, part, k, columns, exclude_self)
-            similarity[part] = exact.to(similarity.dtype)
+        if block == "auto" and scorer.is_symmetric and not is_fast and worth_mirroring(scorer, num_queries, k):
+            found = _search_mirrored(scorer, k, columns, exclude_self)
+        else:
+            search = _search_fast if is_fast else search_exact
+            parts = torch.split(torch.arange(num_queries, device=index.device), rows)
+            found = ((part, *search(scorer, part, k, columns, exclude_self)) for part in parts)
+        for part, nearest_items, values in found:
+            index[part], similarity[part] = nearest_items, values.to(similarity.dtype)
     return index, similarity if metric == "cosine" else similarity.neg_().sqrt_()
 
 
@@ -122,20 +131,76 @@ def order_candidates(
     return candidates[:, :k], value[:, :k], is_settled
 
 
+@dataclass
+class Candidates:
+    """The `num` best gallery items of some queries so far by block score, in no particular order."""
+
+    num: int
+    scores: Tensor | None = None  # (n, num)
+    index: Tensor | None = None
+
+    def add(self, scores: Tensor, start: int) -> None:
+        """Takes in a block: column j holds gallery item start + j."""
+        best, index = top(scores, min(self.num, scores.shape[1]))
+        index += start
+        if self.scores is not None and self.index is not None:
+            best, index = torch.cat([self.scores, best], dim=1), torch.cat([self.index, index], dim=1)
+            if best.shape[1] > self.num:
+                best, at = best.topk(self.num, dim=1, sorted=False)
+                index = index.gather(1, at)
+        self.scores, self.index = best, index
+
+    def found(self) -> tuple[Tensor, Tensor]:
+        assert self.scores is not None
+        assert self.index is not None
+        return self.scores, self.index
+
+
 def _candidates(scorer: Scorer, rows: Tensor, num: int, block_columns: int, exclude_self: bool) -> tuple[Tensor, Tensor]:
-    """Block scores and indices of the `num` best gallery items by block score, in no particular order."""
-    best = torch.empty(len(rows), 0, dtype=scorer.queries.dtype, device=rows.device)
-    index = torch.empty(len(rows), 0, dtype=torch.int64, device=rows.device)
+    candidates = Candidates(num)
     for start in range(0, len(scorer.gallery), block_columns):
         scores = scorer.block(rows, slice(start, min(start + block_columns, len(scorer.gallery))))
         if exclude_self:
             drop_self(scores, rows, start)
-        here, at = top(scores, min(num, scores.shape[1]))
-        best, index = torch.cat([best, here], dim=1), torch.cat([index, at + start], dim=1)
-        if best.shape[1] > num:
-            best, at = best.topk(num, dim=1, sorted=False)
-            index = index.gather(1, at)
-    return best, index
+        candidates.add(scores, start)
+    return candidates.found()
+
+
+def worth_mirroring(scorer: Scorer, num_queries: int, k: int) -> bool:
+    """Whether half the products outweigh candidates kept for all queries at once: 12 bytes each, and selected from short rows."""
+    return num_queries > 2 * MIRRORED_SIDE and k <= 128 and num_queries * k <= (1 << (28 if scorer.queries.is_cuda else 24))
+
+
+def mirrored_blocks(factor: Tensor, side: int, exclude_self: bool) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Rows, columns and scores of every block of factor factor^T, each product taken once: below the diagonal they are transposed views."""
+    blocks = [slice(start, min(start + side, len(factor))) for start in range(0, len(factor), side)]
+    buffer = factor.new_empty(min(side, len(factor)) ** 2)
+    for i, rows in enumerate(blocks):
+        for columns in blocks[i:]:
+            out = buffer[: (rows.stop - rows.start) * (columns.stop - columns.start)].view(rows.stop - rows.start, -1)
+            scores = torch.mm(factor[rows], factor[columns].T, out=out)
+            if rows == columns and exclude_self:
+                scores.fill_diagonal_(-torch.inf)
+            yield rows, columns, scores
+            if rows != columns:
+                yield columns, rows, scores.T
+
+
+def _search_mirrored(scorer: Scorer, k: int, block_columns: int, exclude_self: bool) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """As search_exact for all queries, part by part, where these are the gallery: every block above the diagonal serves its mirror image too."""
+    available = len(scorer.gallery) - int(exclude_self)
+    candidates: dict[int, Candidates] = {}
+    for rows, columns, scores in mirrored_blocks(scorer.query_factor, MIRRORED_SIDE, exclude_self):
+        candidates.setdefault(rows.start, Candidates(min(k + SPARE_CANDIDATES, available))).add(scores.contiguous(), columns.start)
+    with_value = k <= MOST_RESCORED
+    for start, some in candidates.items():
+        near, index = some.found()
+        rows_here = torch.arange(start, start + len(near), device=near.device)
+        found, value, is_settled = order_candidates(scorer, rows_here, near, index, k, some.num == available, with_value)
+        again = (~is_settled).nonzero().flatten()
+        if len(again):
+            found[again], value[again] = search_exact(scorer, rows_here[again], k, block_columns, exclude_self)
+        yield rows_here, found, value
 
 
 def drop_self(scores: Tensor, rows: Tensor, start: int) -> None:

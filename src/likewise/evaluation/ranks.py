@@ -16,7 +16,16 @@ import torch
 from torch import Tensor
 
 from likewise.evaluation.counting import BandCounts
-from likewise.evaluation.nearest import MOST_COLUMNS, SPARE_CANDIDATES, drop_self, order_candidates, search_exact, top
+from likewise.evaluation.nearest import (
+    MOST_COLUMNS,
+    SPARE_CANDIDATES,
+    Candidates,
+    drop_self,
+    mirrored_blocks,
+    order_candidates,
+    search_exact,
+    worth_mirroring,
+)
 from likewise.evaluation.positives import Classes, Positives
 from likewise.evaluation.score import Scorer
 
@@ -120,33 +129,45 @@ class RankCounter:
     def _by_neighbours(self, best: Positives, query_codes: Tensor, gallery_codes: Tensor) -> Iterator[Ranks]:
         """Ranks up to R from the R nearest, that of the best positive by counting: for many positives, of which only these ranks matter."""
         scorer, num_items = self.scorer, len(self.scorer.gallery)
-        best = best.most_first()
+        available = num_items - int(self.exclude_self)
+        most_of_all = int(best.count.max())
+        mirrored = self._is_mirrored(best) and worth_mirroring(scorer, len(scorer.queries), most_of_all)
+        best = (best.for_all_queries(len(scorer.queries)) if mirrored else best).most_first()
         caps = self.wanted.caps(scorer, best)
-        slack = (scorer.slack(scorer.queries.dtype) + scorer.slack(torch.float64))[best.rows]
-        dtype = scorer.queries.dtype
-        counts = BandCounts((best.score + slack).to(dtype), (best.score - slack).to(dtype), best.index, best.count.clamp(max=1), caps)
-        tables = []
-        for rows in _blocks(len(best.rows), self._whole_rows()):
-            index = best.rows[rows]
-            scores = scorer.block(index, slice(0, num_items))
-            if self.exclude_self:
-                drop_self(scores, index, 0)
-            counts.add(scores, rows, 0)
-            most = int(best.count[rows].max())
-            num_candidates = min(most + SPARE_CANDIDATES, num_items - int(self.exclude_self))
-            near, candidates = top(scores, num_candidates)
-            is_complete = num_candidates == num_items - int(self.exclude_self)
-            found, _, is_settled = order_candidates(scorer, index, near, candidates, most, is_complete, False)
+        counts = self._band(best, best.count.clamp(max=1), caps, mirrored)
+        blocks = _blocks(len(best.rows), self.block_columns if mirrored else self._whole_rows())
+        most = [int(best.count[rows].max()) for rows in blocks]
+        candidates = {rows.start: Candidates(min(num + SPARE_CANDIDATES, available)) for rows, num in zip(blocks, most, strict=True)}
+        if mirrored:
+            for rows, columns, scores in mirrored_blocks(scorer.query_factor[best.rows], self.block_columns, True):
+                counts.add(scores, rows, columns.start)
+                candidates[rows.start].add(scores.contiguous(), columns.start)
+        else:
+            for rows in blocks:
+                scores = scorer.block(best.rows[rows], slice(0, num_items))
+                if self.exclude_self:
+                    drop_self(scores, best.rows[rows], 0)
+                counts.add(scores, rows, 0)
+                candidates[rows.start].add(scores, 0)
+        first = self._resolve(best, counts, caps, mirrored)[0]
+        first = torch.where((first <= self.wanted.best_cap) & (best.count > 0), first, num_items + 1)
+        for rows, num in zip(blocks, most, strict=True):
+            if num == 0:
+                continue
+            index, count, some = best.rows[rows], best.count[rows], candidates[rows.start]
+            near, at = some.found()
+            found, _, is_settled = order_candidates(
+                scorer, index, near, best.rows[at] if mirrored else at, num, some.num == available, False
+            )
             again = (~is_settled).nonzero().flatten()
             if len(again):
-                found[again] = search_exact(scorer, index[again], most, num_items, self.exclude_self)[0]
-            rank = torch.arange(1, most + 1, device=index.device)
-            is_hit = (gallery_codes[found] == query_codes[index][:, None]) & (rank <= best.count[rows][:, None])
-            tables.append(torch.where(is_hit, rank, num_items + 1).sort(dim=1).values)
-        first = self._resolve(best, counts, caps, best.rows.new_empty(0))
-        for rows, rank in zip(_blocks(len(best.rows), self._whole_rows()), tables, strict=True):
-            rank[:, 0] = torch.minimum(rank[:, 0], torch.where(first[0, rows] <= self.wanted.best_cap, first[0, rows], num_items + 1))
-            yield Ranks(best.rows[rows], best.count[rows], rank)
+                found[again] = search_exact(scorer, index[again], num, num_items, self.exclude_self)[0]
+            place = torch.arange(1, num + 1, device=index.device)
+            is_hit = (gallery_codes[found] == query_codes[index][:, None]) & (place <= count[:, None])
+            rank = torch.where(is_hit, place, num_items + 1).sort(dim=1).values
+            rank[:, 0] = torch.minimum(rank[:, 0], first[rows])
+            matched = count.nonzero().flatten()
+            yield Ranks(index[matched], count[matched], rank[matched])
 
     def _finish(self, positives: Positives, caps: Tensor | None, part: Tensor, rank: Tensor) -> Ranks:
         of_interest = positives.index[:, part] >= 0
@@ -157,29 +178,24 @@ class RankCounter:
 
     def _count(self, positives: Positives) -> Ranks:
         """Counting in the embeddings' own precision, near ties by exact scores, and float64 for the queries with too many of these."""
-        scorer, total = self.scorer, len(self.scorer.queries)
-        dtype = scorer.queries.dtype
-        # Half the products, but for all queries: worth it if most of them are to be counted.
-        mirrored = self.symmetric and self.exclude_self and scorer.is_symmetric and len(positives.rows) > 0.6 * total
-        positives = (positives.for_all_queries(total) if mirrored else positives).most_first()
-        caps = self.wanted.caps(scorer, positives)
-        slack = (scorer.slack(dtype) + scorer.slack(torch.float64))[positives.rows]
-        band = (positives.score + slack).to(dtype), (positives.score - slack).to(dtype)
+        mirrored = self._is_mirrored(positives)
+        positives = (positives.for_all_queries(len(self.scorer.queries)) if mirrored else positives).most_first()
+        caps = self.wanted.caps(self.scorer, positives)
+        counts = self._band(positives, positives.count, caps, mirrored)
         if mirrored:
-            counts = BandCounts(*band, self._places(positives), positives.count, caps)
-            self._count_mirrored(counts, positives)
+            for rows, columns, scores in mirrored_blocks(self.scorer.query_factor[positives.rows], self.block_columns, True):
+                counts.add(scores, rows, columns.start)
         else:
-            counts = BandCounts(*band, positives.index, positives.count, caps)
             self._count_all(counts, positives)
-        rank = self._resolve(positives, counts, caps, positives.rows if mirrored else positives.rows.new_empty(0))
+        rank = self._resolve(positives, counts, caps, mirrored)
         part = positives.count.nonzero().flatten()
         return self._finish(positives, caps, part, rank[:, part])
 
-    def _resolve(self, positives: Positives, counts: BandCounts, caps: Tensor | None, item_at: Tensor) -> Tensor:
-        """(slots, n) ranks from the counts; `item_at`: the gallery items in the order in which they were counted, empty if that was their own."""
+    def _resolve(self, positives: Positives, counts: BandCounts, caps: Tensor | None, mirrored: bool) -> Tensor:
+        """(slots, n) ranks from the counts."""
         rank, undecided = self._decide(positives, slice(None), counts.above, counts.reach, caps)
         slot, row, item = counts.all_listed()
-        item = item_at[item] if len(item_at) else item
+        item = positives.rows[item] if mirrored else item
         better, listed = self._count_better(positives, slot, row, item)
         is_listed = undecided & (listed == (counts.reach - counts.above).long() - 1)
         rank = torch.where(is_listed, counts.above.long() + 1 + better, rank)
@@ -215,20 +231,16 @@ class RankCounter:
                     drop_self(scores, index, columns.start)
                 counts.add(scores, rows, columns.start)
 
-    def _count_mirrored(self, counts: BandCounts, positives: Positives) -> None:
-        """Queries are the gallery, both in the order of `positives`: every block above the diagonal also serves, transposed, as its mirror image."""
-        factor = self.scorer.query_factor[positives.rows]
-        blocks = _blocks(len(factor), self.block_columns)
-        buffer = factor.new_empty((blocks[0].stop - blocks[0].start) ** 2)
-        for i, rows in enumerate(blocks):
-            for columns in blocks[i:]:
-                out = buffer[: (rows.stop - rows.start) * (columns.stop - columns.start)].view(rows.stop - rows.start, -1)
-                scores = torch.mm(factor[rows], factor[columns].T, out=out)
-                if rows == columns:
-                    scores.fill_diagonal_(-torch.inf)
-                else:
-                    counts.add(scores.T, columns, rows.start)
-                counts.add(scores, rows, columns.start)
+    def _is_mirrored(self, positives: Positives) -> bool:
+        """Half the products, but for all queries: worth it if most of them are to be counted."""
+        return self.symmetric and self.exclude_self and self.scorer.is_symmetric and len(positives.rows) > 0.6 * len(self.scorer.queries)
+
+    def _band(self, positives: Positives, count: Tensor, caps: Tensor | None, mirrored: bool) -> BandCounts:
+        """Nothing counted yet. Mirrored, the gallery is in the order of `positives` too."""
+        dtype = self.scorer.queries.dtype
+        slack = (self.scorer.slack(dtype) + self.scorer.slack(torch.float64))[positives.rows]
+        high, low = (positives.score + slack).to(dtype), (positives.score - slack).to(dtype)
+        return BandCounts(high, low, self._places(positives) if mirrored else positives.index, count, caps)
 
     def _places(self, positives: Positives) -> Tensor:
         """Where each positive stands in the order of the queries; -1 where there is none."""
