@@ -76,6 +76,16 @@ def test_choices_are_passed_on(npz: Path, birds: tuple[np.ndarray, np.ndarray]) 
     assert euclidean["intervals"] == {}
 
 
+def test_the_seed_reaches_k_means(tmp_path: Path) -> None:
+    """Noise without clusters: every seed finds others."""
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(200, 16)), np.arange(200) % 20
+    np.savez(tmp_path / "noise.npz", embeddings=rows, labels=labels)
+    found = [ok(tmp_path / "noise.npz", "--metrics", "NMI", "--seed", str(seed))["scores"]["NMI"] for seed in (0, 4)]  # type: ignore[index]
+    assert found[0] != found[1]
+    assert found[1] == pytest.approx(evaluate(rows, labels, metrics=("NMI",), seed=4)["NMI"])
+
+
 def test_every_format_gives_the_same_scores(npz: Path, birds: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     rows, labels = birds
     expected = ok(npz, "--metrics", "mAP")["scores"]

@@ -171,7 +171,7 @@ def test_fewer_different_rows_than_clusters() -> None:
 
 def test_a_common_offset_costs_no_accuracy() -> None:
     rows, labels = blobs(8, 25, 6, spread=0.02)
-    offset = kmeans(rows + 1000.0, 8, seed=0, restarts=10)
+    offset = kmeans(rows + 10_000.0, 8, seed=0, restarts=10)
     assert adjusted_rand_score(labels, offset.assignment) == 1.0
 
 

@@ -144,6 +144,11 @@ def test_warnings_name_what_is_wrong() -> None:
     flat = rows.clone()
     flat[:, 1:] *= 1e-3
     assert warned(diagnose(flat, labels, metric="euclidean"), "dimensional collapse")
+    wide, of_wide = clustered(80, 64)
+    assert not warned(diagnose(wide, of_wide), "dimensional collapse")
+    wide[:, 4:] *= 1e-3
+    assert 2.5 < diagnose(wide, of_wide).effective_rank < 5  # not a line, but few of the 63 directions that 80 classes could use
+    assert warned(diagnose(wide, of_wide), "dimensional collapse")
     assert warned(diagnose(torch.ones_like(rows), labels), "collapsed to one point")
     assert warned(diagnose(rows + 100, labels), "almost on one point")
     assert warned(diagnose(rows, labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))]), "classes have R@1 = 0")

@@ -23,14 +23,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from likewise.evaluation.score import full_float32
+
 Backend = Literal["auto", "torch", "faiss"]
 Array = np.ndarray
 
 BLOCK_ELEMENTS = {"cpu": 1 << 21, "cuda": 1 << 27}  # similarities held at once: 8 MiB stay near the cache of a CPU, 512 MiB fill a GPU
-SEEDING_SHARE, SEEDING_MOST = (
-    8.0,
-    256,
-)  # centres from one pass: an eighth of those there are, so that few candidates are in each other's way
+# Centres from one pass over the data: an eighth of those there are, so that few candidates are in each other's way, and at most so many
+# that the candidates' distances to each other stay cheap beside the pass.
+SEEDING_SHARE, SEEDING_MOST = 8.0, 128
 
 
 class Clusters(NamedTuple):
@@ -69,8 +70,9 @@ def kmeans(
     generator = torch.Generator().manual_seed(seed)
     best: Clusters | None = None
     for restart in range(restarts):
-        seeds = plus_plus(rows, k, generator=generator, trials=2 + int(math.log(k)))
-        found = _lloyd(rows, seeds, iterations=iterations, tolerance=tolerance)
+        with full_float32():
+            seeds = plus_plus(rows, k, generator=generator, trials=2 + int(math.log(k)))
+            found = _lloyd(rows, seeds, iterations=iterations, tolerance=tolerance)
         if best is None or found.inertia < best.inertia:
             best = found
         if on_restart is not None:
