@@ -23,6 +23,8 @@ from likewise.rows import Grouping, Rows, statistics_dtype
 
 COMPACT_PAIRS = 256 * 256  # up to here masks over whole rows cost less than finding each row's positives
 
+WHOLE_BATCH = ("of_batch", "of_vectors")  # the forms of losses that are no function of rows
+
 
 def objective(
     loss: Any,
@@ -60,6 +62,12 @@ def objective(
     elif settings:
         raise ValueError(f"settings {sorted(settings)} belong to a loss given by name; this loss object has its own")
     miner: Miner = MINERS[known_name("miner", mining, MINERS)]() if isinstance(mining, str) else mining or All()
+    if isinstance(loss, type) or not any(hasattr(loss, form) for form in ("per_anchor", "pooled", *WHOLE_BATCH)):
+        raise ValueError(f"{loss!r} is no loss: give a name in likewise.LOSSES or an object with per_anchor(pairs)")
+    if any(hasattr(loss, form) for form in WHOLE_BATCH) and not isinstance(miner, All):
+        raise ValueError(f"{type(loss).__name__} is a loss of the whole batch, not of pairs: leave mining out")
+    if compile not in (True, False, "auto"):
+        raise ValueError(f"compile={compile!r} must be True, False or 'auto'")
     if block not in (None, "auto") and not (isinstance(block, int) and block >= 1):
         raise ValueError(f"block={block!r} must be a positive number of rows, 'auto' or None")
     proxies = None
@@ -119,8 +127,10 @@ class Objective(nn.Module):
         labels = self.check(embeddings, labels)
         if (references is None) != (reference_labels is None):
             raise ValueError("references and reference_labels belong together: give both or neither")
-        if items is not None and items.shape != labels.shape:
-            raise ValueError(f"items must be one index an embedding: {tuple(items.shape)} given for {labels.shape[0]} embeddings")
+        if items is not None and (items.shape != labels.shape or items.is_floating_point()):
+            raise ValueError(
+                f"items must be one integer index an embedding: {items.dtype} {tuple(items.shape)} given for {labels.shape[0]} embeddings"
+            )
         # the products' type is the embeddings'; entering autocast to switch it off costs more than asking whether it is on
         kind = embeddings.device.type
         with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
