@@ -17,14 +17,14 @@ Array = npt.NDArray[np.float32]
 
 # How an image varies; lengths are shares of its side. Tuned so that losses rank: see docs/experiments.md.
 ROTATION = 25.0  # degrees either way
-SHEAR = 0.25
+SHEAR = 0.3
 SMALLEST, LARGEST = 0.6, 0.95  # longer side of the character
 STRETCH = 0.2
 SHIFT = 0.05
 STROKE = 1 / 40  # how far a stroke may widen, about
 LEVELS = tuple(0.15 + 0.05 * i for i in range(8))  # where a stroke is cut: low is wide
-BLUR = 1 / 32  # standard deviation, up to
-NOISE = 0.15  # standard deviation of the noise, up to, in shares of white
+BLUR = 1 / 24  # standard deviation, up to
+NOISE = 0.25  # standard deviation of the noise, up to, in shares of white
 FINE = 2  # characters are drawn this many times finer
 
 

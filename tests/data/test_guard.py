@@ -1,0 +1,247 @@
+"""The guard: closed by default, opened by its key, once a run, and every request on record."""
+
+import copy
+import dataclasses
+import json
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from likewise.data.dataset import Dataset, Features
+from likewise.data.guard import TestGuard, TestKey, TestPart
+from likewise.data.splits import split
+
+INDICES = np.array([907, 911, 919, 929])
+WORDS = {"run": "raw-0", "purpose": "final evaluation", "decided": "abc"}
+
+
+def guard(record: Path | None = None) -> TestGuard:
+    return TestGuard(TestPart(INDICES), record=record)
+
+
+def holds_indices(value: object) -> bool:
+    return any(str(index) in repr(value) for index in INDICES) or value is INDICES or isinstance(value, np.ndarray | TestPart)
+
+
+def test_the_key_opens_it() -> None:
+    closed = guard()
+    key = closed.issue_key("final evaluation")
+    part = closed.open(key, **WORDS)
+    assert part.indices.tolist() == INDICES.tolist()
+    assert part.query is None
+    with pytest.raises(ValueError, match="read-only"):
+        part.indices[0] = 1
+
+
+def test_public_attributes_text_and_iteration_tell_nothing() -> None:
+    closed = guard()
+    assert not holds_indices(repr(closed))
+    assert not holds_indices(str(closed))
+    for name in dir(closed):
+        if not name.startswith("_"):
+            value = getattr(closed, name)
+            assert callable(value) or not holds_indices(value), name
+    assert not hasattr(closed, "__dict__")
+    assert not dataclasses.is_dataclass(closed)
+    for ask in (len, iter, list, tuple, lambda g: g[0], int, lambda g: np.zeros(1000)[g]):
+        with pytest.raises((TypeError, IndexError)):
+            ask(closed)  # type: ignore[operator]
+    assert np.asarray(closed).dtype == object
+
+
+def test_private_attributes_hold_no_array() -> None:
+    closed = guard()
+    for name in TestGuard.__slots__:
+        if name != "__weakref__":
+            assert not holds_indices(getattr(closed, name)), name
+
+
+def test_a_data_set_does_not_take_it_as_indices() -> None:
+    labels = np.repeat(np.arange(6), 2)
+    data = Dataset("toy", Features(np.zeros((12, 1), dtype=np.float32)), labels, tuple("abcdef"))
+    with pytest.raises((TypeError, IndexError)):
+        data.subset(split(data, seed=0).test)  # type: ignore[arg-type]
+
+
+def test_it_is_neither_pickled_nor_copied() -> None:
+    closed = guard()
+    with pytest.raises(TypeError, match=r"Split\.to_json"):
+        pickle.dumps(closed)
+    assert copy.copy(closed) is closed
+    assert copy.deepcopy(closed) is closed
+    key = closed.issue_key("final evaluation")
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="stays with the final evaluation"):
+            attempt(key)
+
+
+def test_the_key_is_given_out_once() -> None:
+    closed = guard()
+    closed.issue_key("final evaluation")
+    with pytest.raises(ValueError, match="given out before, so 'a curious callback' cannot have it"):
+        closed.issue_key("a curious callback")
+    assert [opening.event for opening in closed.record] == ["key", "refused"]
+
+
+@pytest.mark.parametrize("key", [None, "key", TestKey()])
+def test_no_other_key_opens_it(key: object) -> None:
+    closed = guard()
+    with pytest.raises(ValueError, match="not the key of this guard"):
+        closed.open(key, **WORDS)  # type: ignore[arg-type]
+    right = closed.issue_key("final evaluation")
+    with pytest.raises(ValueError, match="not the key of this guard"):
+        closed.open(key, **WORDS)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="not the key of this guard"):
+        guard().open(right, **WORDS)
+    assert [opening.event for opening in closed.record] == ["refused", "key", "refused"]
+
+
+def test_every_opening_is_recorded() -> None:
+    closed = guard()
+    key = closed.issue_key("final evaluation")
+    closed.open(key, **WORDS)
+    closed.open(key, **(WORDS | {"run": "raw-1"}))
+    given, first, second = closed.record
+    assert (given.event, given.purpose) == ("key", "final evaluation")
+    assert (first.event, first.run, first.purpose, first.decided) == ("opened", "raw-0", "final evaluation", "abc")
+    assert (first.number, second.number) == (1, 2)
+    assert first.num_items == 4
+    assert first.time.endswith("+00:00")
+    assert "test_guard.py" in first.caller
+    assert "test_every_opening_is_recorded" in first.caller
+    assert "opened 2 times" in repr(closed)
+
+
+def test_the_record_cannot_be_edited_through_the_guard() -> None:
+    closed = guard()
+    closed.issue_key("final evaluation")
+    assert isinstance(closed.record, tuple)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        closed.record[0].event = "opened"  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        closed.record = ()  # type: ignore[misc]
+
+
+def test_a_run_opens_once_and_may_resume() -> None:
+    closed = guard()
+    key = closed.issue_key("final evaluation")
+    closed.open(key, **WORDS)
+    closed.open(key, **WORDS)
+    with pytest.raises(ValueError, match="with other settings or weights"):
+        closed.open(key, **(WORDS | {"decided": "tuned again"}))
+    with pytest.raises(ValueError, match="with another purpose"):
+        closed.open(key, **(WORDS | {"purpose": "a look"}))
+    closed.open(key, **WORDS)  # what was refused does not stand in the way
+    assert [opening.event for opening in closed.record] == ["key", "opened", "resumed", "refused", "refused", "resumed"]
+    assert [opening.number for opening in closed.record] == [0, 1, 2, 2, 2, 3]
+
+
+def test_nothing_opens_while_tuning() -> None:
+    closed = guard()
+    key = closed.issue_key("final evaluation")
+    with closed.closed("tuning raw"), closed.closed("a trial"), pytest.raises(ValueError, match="a trial is under way"):
+        closed.open(key, **WORDS)
+    with pytest.raises(RuntimeError), closed.closed("tuning raw"):
+        raise RuntimeError
+    assert closed.open(key, **WORDS).indices.tolist() == INDICES.tolist()
+    assert [opening.event for opening in closed.record] == ["key", "refused", "opened"]
+
+
+@pytest.mark.parametrize("name", ["run", "purpose", "decided"])
+@pytest.mark.parametrize("value", ["", " ", None])
+def test_words_are_needed(name: str, value: object) -> None:
+    closed = guard()
+    key = closed.issue_key("final evaluation")
+    with pytest.raises(ValueError, match=f"{name}="):
+        closed.open(key, **(WORDS | {name: value}))  # type: ignore[arg-type]
+
+
+def test_the_record_outlives_the_process(tmp_path: Path) -> None:
+    path = tmp_path / "runs" / "openings.jsonl"
+    first = guard(path)
+    first.open(first.issue_key("final evaluation"), **WORDS)
+    lines = path.read_text().splitlines()
+    assert [json.loads(line)["event"] for line in lines] == ["key", "opened"]
+    second = guard(path)
+    key = second.issue_key("final evaluation")
+    second.open(key, **WORDS)
+    with pytest.raises(ValueError, match="other settings"):
+        second.open(key, **(WORDS | {"decided": "other"}))
+    assert [opening.event for opening in second.record] == ["key", "opened", "key", "resumed", "refused"]
+    assert path.read_text().splitlines()[:2] == lines
+
+
+def test_two_test_parts_share_a_file_without_mixing(tmp_path: Path) -> None:
+    path = tmp_path / "openings.jsonl"
+    one, other = guard(path), TestGuard(TestPart(INDICES + 1), record=path)
+    one.open(one.issue_key("final evaluation"), **WORDS)
+    other.open(other.issue_key("final evaluation"), **(WORDS | {"decided": "other"}))
+    assert [opening.event for opening in one.record] == ["key", "opened"]
+    assert len(path.read_text().splitlines()) == 4
+
+
+def test_what_was_recorded_in_memory_is_kept_in_the_file(tmp_path: Path) -> None:
+    closed = guard()
+    key = closed.issue_key("final evaluation")
+    closed.open(key, **WORDS)
+    closed.keep_record(tmp_path / "openings.jsonl")
+    closed.open(key, **WORDS)
+    assert [opening.event for opening in guard(tmp_path / "openings.jsonl").record] == ["key", "opened", "resumed"]
+
+
+def test_a_torn_line_is_shown_and_harms_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "openings.jsonl"
+    first = guard(path)
+    first.open(first.issue_key("final evaluation"), **WORDS)
+    with path.open("ab") as file:
+        file.write(b'{"event": "opened", "ru')
+    second = guard(path)
+    second.open(second.issue_key("final evaluation"), **WORDS)
+    assert [opening.event for opening in second.record] == ["key", "opened", "unreadable", "key", "resumed"]
+
+
+def test_what_cannot_be_recorded_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = guard(tmp_path / "openings.jsonl")
+    key = closed.issue_key("final evaluation")
+
+    def full(handle: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            closed.open(key, **WORDS)
+        patched.setattr(os, "write", lambda handle, data: len(data) - 1)
+        with pytest.raises(OSError, match="nothing was opened"):
+            closed.open(key, **WORDS)
+    assert [opening.event for opening in closed.record] == ["key"]
+
+
+def _open_many(path: Path, name: str) -> None:
+    closed = guard(path)
+    key = closed.issue_key(name)
+    for i in range(20):
+        closed.open(key, run=f"{name}-{i}", purpose="final evaluation", decided="abc" * 200)
+
+
+def test_several_append_without_tearing(tmp_path: Path) -> None:
+    """Threads, each with its own guard: the lock is on the open file, so it holds among them as among processes."""
+    path = tmp_path / "openings.jsonl"
+    with ThreadPoolExecutor(3) as workers:
+        list(workers.map(lambda i: _open_many(path, f"w{i}"), range(3)))
+    record = guard(path).record
+    assert len(record) == 63
+    assert [opening.number for opening in record if opening.handed_out] == list(range(1, 61))  # looking and appending is one step
+
+
+def test_the_digest_names_the_part() -> None:
+    assert guard().digest == guard().digest
+    assert guard().digest != TestGuard(TestPart(INDICES[:3])).digest
+    halves = TestGuard(TestPart(INDICES, query=INDICES[:2], gallery=INDICES[2:]))
+    assert halves.digest != guard().digest
+    assert halves.has_query_and_gallery
+    assert halves.num_items == 4
