@@ -101,8 +101,10 @@ def test_long_rows_in_two_levels(rng):
 
 @pytest.mark.parametrize("exclude_self", [True, False])
 @pytest.mark.parametrize("k", [1, 12, 60])
-def test_one_product_for_both_of_its_rows(rng, monkeypatch, k, exclude_self):
+@pytest.mark.parametrize("at_once", [0, 8192])
+def test_one_product_for_both_of_its_rows(rng, monkeypatch, k, exclude_self, at_once):
     vectors = torch.from_numpy(copies(rng))
+    monkeypatch.setattr(nearest_module, "MOST_AT_ONCE", at_once)
     monkeypatch.setattr(nearest_module, "MIRRORED_SIDE", 32)
     index, similarity = nearest(vectors, vectors, k, exclude_self=exclude_self)
     other, other_similarity = nearest(vectors, vectors.clone(), k, exclude_self=exclude_self)

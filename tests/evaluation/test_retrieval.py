@@ -115,7 +115,6 @@ def test_sorting_and_counting_agree(monkeypatch, limit):
         with monkeypatch.context() as patch:
             patch.setattr(ranks_module, "MOST_COUNTED", limit)
             patch.setattr(ranks_module, "FEW_POSITIVES", limit)
-            patch.setattr(sys.modules["likewise.evaluation.nearest"], "MIRRORED_SIDE", 32)
             compare(per_query(vectors, labels, ks=KS, metrics=("R@K", "MAP@R"), block=50), loop(vectors, labels))
             compare(per_query(vectors, labels, ks=KS, metrics=("R@K", "MAP@R")), loop(vectors, labels))
             compare(per_query(vectors, labels, ks=KS, block=50), loop(vectors, labels))

@@ -1,6 +1,6 @@
 """Exact nearest neighbours by blocks, on whatever device the embeddings are."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,9 @@ SPARE_CANDIDATES = 16
 # More neighbours than this, and only near ties are scored exactly: the exact scores of all would cost more than the matrix product.
 MOST_RESCORED = 32
 # Side of the square blocks where each product serves both of its rows.
-MIRRORED_SIDE = 2048
+MIRRORED_SIDE = 4096
+# Up to here all scores of a self-search are one block of 256 MB: selection from whole rows is cheaper than merging.
+MOST_AT_ONCE = 8192
 # Most columns of a block: two-level selection wants long rows, running merges keep memory bounded for any gallery.
 MOST_COLUMNS = 1 << 16
 
@@ -167,8 +169,8 @@ def _candidates(scorer: Scorer, rows: Tensor, num: int, block_columns: int, excl
 
 
 def worth_mirroring(scorer: Scorer, num_queries: int, k: int) -> bool:
-    """Whether half the products outweigh candidates kept for all queries at once: 12 bytes each, and selected from short rows."""
-    return num_queries > 2 * MIRRORED_SIDE and k <= 128 and num_queries * k <= (1 << (28 if scorer.queries.is_cuda else 24))
+    """Whether half the products outweigh candidates kept for all queries at once: 12 bytes each, and selected from shorter rows."""
+    return len(scorer.gallery) <= MOST_AT_ONCE or k <= 128 and num_queries * k <= (1 << (28 if scorer.queries.is_cuda else 24))
 
 
 def mirrored_blocks(factor: Tensor, side: int, exclude_self: bool) -> Iterator[tuple[slice, slice, Tensor]]:
@@ -186,11 +188,26 @@ def mirrored_blocks(factor: Tensor, side: int, exclude_self: bool) -> Iterator[t
                 yield columns, rows, scores.T
 
 
+def all_scores(factor: Tensor, exclude_self: bool) -> Tensor:
+    """factor factor^T for up to MOST_AT_ONCE rows, each product taken once."""
+    scores = factor.new_empty(len(factor), len(factor))
+    for rows, columns, part in mirrored_blocks(factor, 512 if not factor.is_cuda else len(factor), exclude_self):
+        scores[rows, columns] = part
+    return scores
+
+
 def _search_mirrored(scorer: Scorer, k: int, block_columns: int, exclude_self: bool) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """As search_exact for all queries, part by part, where these are the gallery: every block above the diagonal serves its mirror image too."""
     available = len(scorer.gallery) - int(exclude_self)
     candidates: dict[int, Candidates] = {}
-    for rows, columns, scores in mirrored_blocks(scorer.query_factor, MIRRORED_SIDE, exclude_self):
+    if len(scorer.gallery) <= MOST_AT_ONCE:
+        for start, part in enumerate(torch.split(all_scores(scorer.query_factor, exclude_self), 1024)):
+            candidates[1024 * start] = Candidates(min(k + SPARE_CANDIDATES, available))
+            candidates[1024 * start].add(part, 0)
+        blocks: Iterable[tuple[slice, slice, Tensor]] = ()
+    else:
+        blocks = mirrored_blocks(scorer.query_factor, MIRRORED_SIDE, exclude_self)
+    for rows, columns, scores in blocks:
         candidates.setdefault(rows.start, Candidates(min(k + SPARE_CANDIDATES, available))).add(scores.contiguous(), columns.start)
     with_value = k <= MOST_RESCORED
     for start, some in candidates.items():

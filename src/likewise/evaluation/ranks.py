@@ -17,9 +17,12 @@ from torch import Tensor
 
 from likewise.evaluation.counting import BandCounts
 from likewise.evaluation.nearest import (
+    MIRRORED_SIDE,
+    MOST_AT_ONCE,
     MOST_COLUMNS,
     SPARE_CANDIDATES,
     Candidates,
+    all_scores,
     drop_self,
     mirrored_blocks,
     order_candidates,
@@ -130,16 +133,23 @@ class RankCounter:
         """Ranks up to R from the R nearest, that of the best positive by counting: for many positives, of which only these ranks matter."""
         scorer, num_items = self.scorer, len(self.scorer.gallery)
         available = num_items - int(self.exclude_self)
-        most_of_all = int(best.count.max())
-        mirrored = self._is_mirrored(best) and worth_mirroring(scorer, len(scorer.queries), most_of_all)
+        mirrored = self._is_mirrored(best) and worth_mirroring(scorer, len(scorer.queries), int(best.count.max()))
         best = (best.for_all_queries(len(scorer.queries)) if mirrored else best).most_first()
         caps = self.wanted.caps(scorer, best)
         counts = self._band(best, best.count.clamp(max=1), caps, mirrored)
-        blocks = _blocks(len(best.rows), self.block_columns if mirrored else self._whole_rows())
+        at_once = mirrored and num_items <= MOST_AT_ONCE and self.block_columns >= 1024
+        side = self.block_rows if self.block_rows < 1024 else MIRRORED_SIDE
+        blocks = _blocks(len(best.rows), self._whole_rows() if at_once or not mirrored else side)
         most = [int(best.count[rows].max()) for rows in blocks]
         candidates = {rows.start: Candidates(min(num + SPARE_CANDIDATES, available)) for rows, num in zip(blocks, most, strict=True)}
-        if mirrored:
-            for rows, columns, scores in mirrored_blocks(scorer.query_factor[best.rows], self.block_columns, True):
+        if at_once:
+            of_all = all_scores(scorer.query_factor[best.rows], True)
+            for rows in blocks:
+                counts.add(of_all[rows], rows, 0)
+                candidates[rows.start].add(of_all[rows], 0)
+            del of_all
+        elif mirrored:
+            for rows, columns, scores in mirrored_blocks(scorer.query_factor[best.rows], side, True):
                 counts.add(scores, rows, columns.start)
                 candidates[rows.start].add(scores.contiguous(), columns.start)
         else:
