@@ -14,7 +14,7 @@ from likewise.evaluation.score import Embeddings, as_embeddings
 __all__ = ["CLUSTERING_SCORES", "Clusters", "adjusted_mutual_information", "clustering_scores", "kmeans"]
 
 CLUSTERING_SCORES = ("NMI", "NMI_geometric", "AMI")
-MANY_CLUSTERS = 1000  # from here on NMI hardly differs between restarts (standard deviation below 0.001), and a restart is dear
+MANY_CLUSTERS = 1000  # a restart is dear from here on and matters less: NMI varies by 0.002 (standard deviation), by 0.007 at 100 clusters
 
 
 def clustering_scores(

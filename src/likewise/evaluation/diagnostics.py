@@ -265,7 +265,7 @@ def _warnings(found: Diagnosis, *, num_classes: int, num_zero: int, metric: str)
     lost = sum(recall.recall_at_1 == 0 for recall in found.class_recall)
     if lost:
         said.append(
-            f"{lost} of {len(found.class_recall)} classes have R@1 = 0: check their labels, and whether they are near copies of others."
+            f"R@1 is 0 for {lost} of {len(found.class_recall)} classes: check their labels, and whether they are near copies of others."
         )
     return said
 

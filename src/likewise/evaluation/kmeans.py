@@ -57,7 +57,8 @@ def kmeans(
 
     A run ends after `iterations`, when no item changes its cluster, or when the inertia falls by less than its share `tolerance`. An empty
     cluster is started again at one of the items farthest from their centroids. Deterministic for a seed on the CPU.
-    `backend="auto"` is "torch" (measured against faiss: benchmarks/clustering.py); "faiss" needs the extra `likewise[faiss]`.
+    `backend="auto"` is "torch": in benchmarks/clustering.py it took fewer CPU seconds than faiss at 4,000 clusters and more at 100 (0.5
+    against 0.2), and its inertia was 7 to 15 % lower at both. "faiss" needs the extra `likewise[faiss]`.
     `on_restart` is called with the number of finished restarts.
     """
     _check(embeddings, k, restarts=restarts, iterations=iterations, tolerance=tolerance, backend=backend)
