@@ -101,6 +101,27 @@ def evaluate(
     Console().print(summary_view(summary, str(file)))
 
 
+@app.command()
+def doctor(
+    data: Annotated[str, typer.Argument(help="A folder of class folders, a table, a data set such as cub:/path, or glyphs.")],
+    out: Annotated[Path | None, typer.Option(help="Write report.json and contact_sheet.png into this folder.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable to stdout, and nothing else.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there are problems.")] = False,
+    contact_sheet: Annotated[Path | None, typer.Option(help="Write the contact sheet to this .png.")] = None,
+) -> None:
+    """Look at every image of DATA: broken files, duplicates within and across train and test, class sizes."""
+    try:
+        with _faults_in_words():
+            from likewise.data.doctor_command import run_doctor
+
+            report = run_doctor(data, out=out, as_json=as_json, sheet=contact_sheet)
+    except KeyboardInterrupt:
+        typer.echo("interrupted: nothing was written", err=True)
+        raise typer.Exit(130) from None
+    if strict and report.problems:
+        raise typer.Exit(1)
+
+
 @contextmanager
 def _faults_in_words() -> Iterator[None]:
     """A fault of the user's (ValueError, OSError) as one message on stderr and exit code 2, without a traceback."""

@@ -1,0 +1,73 @@
+"""The command `likewise doctor`: reads a data set, diagnoses it, prints and writes what was found."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from likewise.data.contact_sheet import contact_sheet
+from likewise.data.dataset import Features
+from likewise.data.doctor import DatasetReport, diagnose_dataset
+from likewise.data.doctor_view import report_view
+from likewise.data.readers import read
+
+
+def run_doctor(data: str, *, out: Path | None = None, as_json: bool = False, sheet: Path | None = None) -> DatasetReport:
+    """Prints the report to stdout; with `out` also writes report.json and contact_sheet.png there, with `sheet` the sheet alone."""
+    if sheet is not None and sheet.suffix.lower() != ".png":
+        raise ValueError(f"--contact-sheet is '{sheet}': expected a file name that ends in .png")
+    if sheet is not None and not sheet.absolute().parent.is_dir():
+        raise ValueError(f"--contact-sheet is '{sheet}': the folder {sheet.absolute().parent} is not there; make it first")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    dataset = read(data)
+    if sheet is not None and isinstance(dataset.items, Features):
+        raise ValueError(f"{dataset.name} holds features, not images: leave --contact-sheet out")
+    with _progress(len(dataset)) as on_progress:
+        report = diagnose_dataset(dataset, on_progress=on_progress)
+    found = json.dumps(report.as_json(), indent=2, allow_nan=False)
+    if out is not None:
+        _write(out / "report.json", f"{found}\n".encode())
+        if not isinstance(dataset.items, Features):
+            sheet = sheet or out / "contact_sheet.png"
+    if sheet is not None:
+        picture = io.BytesIO()
+        contact_sheet(dataset, report).save(picture, format="PNG")
+        _write(sheet, picture.getvalue())
+    if as_json:
+        sys.stdout.write(found + "\n")
+    else:
+        Console().print(report_view(report))
+    return report
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all."""
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        unfinished.write_bytes(data)
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None] | None]:
+    """A bar on stderr, where someone is looking."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("looking", total=total)
+        yield lambda done: bar.update(task, completed=done, description="comparing" if done == total else "looking")
