@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import pickle
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from likewise.data.dataset import Dataset, Features
-from likewise.data.guard import TestGuard, TestKey, TestPart
+from likewise.data.guard import Opening, Record, TestGuard, TestKey, TestPart
 from likewise.data.splits import split
 
 INDICES = np.array([907, 911, 919, 929])
@@ -228,9 +229,17 @@ def _open_many(path: Path, name: str) -> None:
         closed.open(key, run=f"{name}-{i}", purpose="final evaluation", decided="abc" * 200)
 
 
-def test_several_append_without_tearing(tmp_path: Path) -> None:
+def test_several_append_without_tearing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads, each with its own guard: the lock is on the open file, so it holds among them as among processes."""
     path = tmp_path / "openings.jsonl"
+    read = Record.read
+
+    def slowly(record: Record) -> list[Opening]:
+        found = read(record)
+        time.sleep(0.0005)  # time for another to append after this look
+        return found
+
+    monkeypatch.setattr(Record, "read", slowly)
     with ThreadPoolExecutor(3) as workers:
         list(workers.map(lambda i: _open_many(path, f"w{i}"), range(3)))
     record = guard(path).record

@@ -55,7 +55,8 @@ def test_this_draw_stays_as_it_is() -> None:
     fixed = dataset([1] * 8)
     object.__setattr__(fixed, "fingerprint", lambda: "0" * 64)
     assert sorted(fixed.labels[split(fixed, seed=0).train].tolist()) == [0, 4, 6, 7]
-    assert [sorted(fixed.labels[fold.validation].tolist()) for fold in folds(fixed, np.arange(8), k=2, seed=0)] == [[0, 2, 5, 7], [1, 3, 4, 6]]
+    found = folds(fixed, np.arange(8), k=2, seed=0)
+    assert [sorted(fixed.labels[fold.validation].tolist()) for fold in found] == [[0, 2, 5, 7], [1, 3, 4, 6]]
 
 
 def test_official_parts_are_respected() -> None:
@@ -181,6 +182,13 @@ def test_folds_are_disjoint_cover_all_and_balance(k: int, sizes: list[int]) -> N
     assert max(classes) - min(classes) <= 1
     items = [len(fold.validation) for fold in found]
     assert max(items) - min(items) <= max(sizes)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_folds_hold_about_equally_many_items(seed: int) -> None:
+    data = dataset(list(range(1, 21)))
+    items = [len(fold.validation) for fold in folds(data, np.arange(len(data)), k=5, seed=seed)]
+    assert max(items) - min(items) <= 4  # of 42; without balancing it is 20
 
 
 def test_folds_depend_on_the_seed_even_where_all_sizes_differ() -> None:

@@ -170,6 +170,18 @@ def test_an_unreadable_folder_is_named(tmp_path: Path, monkeypatch: pytest.Monke
         read(str(tmp_path))
 
 
+def test_a_root_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw(tmp_path / "a" / "1.png")
+
+    def refuse(path: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(ValueError, match=rf"{tmp_path.name} cannot be read \(Permission denied\)"):
+        read(str(tmp_path))
+
+
 def test_every_extension_it_takes_pillow_can_open(tmp_path: Path) -> None:
     from likewise.data.readers.folder import image_extensions
 

@@ -66,6 +66,14 @@ def test_cub_with_missing_images_and_other_counts(cub_root: Path) -> None:
         read(str(cub_root), strict=True)
 
 
+def test_a_class_without_images_is_left_out(cub_root: Path) -> None:
+    for i in range(2):
+        (cub_root / "CUB_200_2011" / "images" / "002.Auk" / f"im {i}.jpg").unlink()
+    dataset = read(str(cub_root))
+    assert dataset.class_names == ("001.Albatross", "100.Pelican", "101.Pipit", "200.Yellowthroat")
+    assert sorted(set(dataset.labels.tolist())) == [0, 1, 2, 3]
+
+
 def test_cub_counts_alone_stop_a_strict_reading(cub_root: Path) -> None:
     with pytest.raises(ValueError, match="train has 6 images"):
         read(str(cub_root), strict=True)

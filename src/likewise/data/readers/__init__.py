@@ -49,6 +49,15 @@ def read(spec: str | Path, **options: Any) -> Dataset:
                                                       any other folder holds class folders; .csv, .tsv, .parquet, .npz, .npy are files
     The name of a reader goes before a folder of that name: write ./digits for the folder.
     """
+    try:
+        return _read(spec, options)
+    except OSError as fault:
+        raise ValueError(
+            f"{fault.filename or spec} cannot be read ({fault.strerror or fault}): check that it is there and its permissions"
+        ) from fault
+
+
+def _read(spec: str | Path, options: dict[str, Any]) -> Dataset:
     if isinstance(spec, Path):
         return _read_path(spec, options)
     head, colon, rest = spec.partition(":")
