@@ -1,10 +1,12 @@
-"""Retrieval scores against pytorch-metric-learning, faiss and a plain loop of torch blocks: time and peak extra memory, one table in one run.
+"""Retrieval scores against pytorch-metric-learning, faiss and a plain loop of torch blocks: time and peak extra memory, one table in one
+run.
 
     python benchmarks/evaluation.py                      # CPU, the sizes of CUB, a middle one and SOP
     python benchmarks/evaluation.py --quick              # 3,000 x 128 only
     python benchmarks/evaluation.py --device cuda        # all retrieval scores, and where their time goes
 
-Every entry runs in a process of its own, so that peak memory is its own; rows of one size share the data (class centres plus noise, seeded).
+Every entry runs in a process of its own, so that peak memory is its own; rows of one size share the data (class centres plus noise,
+seeded).
 """
 
 import argparse
@@ -81,7 +83,7 @@ def torch_blocks(embeddings, labels):
     """What one writes first: blocks of rows, topk of each, R@K and MAP@R from the sorted list."""
     counts = torch.bincount(labels)[labels] - 1
     depth = max(max(KS), int(counts.max()))
-    recalls, precisions = {k: 0.0 for k in KS}, 0.0
+    recalls, precisions = dict.fromkeys(KS, 0.0), 0.0
     for start in range(0, len(embeddings), 1024):
         rows = slice(start, min(start + 1024, len(embeddings)))
         scores = embeddings[rows] @ embeddings.T

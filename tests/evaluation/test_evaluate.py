@@ -70,7 +70,7 @@ def test_bad_input_is_named():
         evaluate(embeddings, labels, metrics=("recall",))
     with pytest.raises(ValueError, match="metrics are"):
         evaluate(embeddings, labels, metrics=())
+    broken = embeddings.clone()
+    broken[7] = torch.nan
     with pytest.raises(ValueError, match="row 7 of embeddings"):
-        broken = embeddings.clone()
-        broken[7] = torch.nan
         evaluate(broken, labels)

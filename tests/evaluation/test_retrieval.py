@@ -1,7 +1,5 @@
 """Retrieval scores against a loop over the definitions, pytorch-metric-learning and scikit-learn."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -195,24 +193,24 @@ def test_bad_input_is_named():
     broken = eye.clone()
     broken[3] = torch.inf
     cases = [
-        (dict(labels=labels[:3]), "3 labels for 4 embeddings"),
-        (dict(labels=labels.float()), "labels are torch.float32: expected integers or strings"),
-        (dict(labels=[0.5, 1, 2, 3]), "labels are float64"),
-        (dict(labels=labels[:, None]), "labels have shape"),
-        (dict(embeddings=broken), "row 3 of embeddings holds NaN or infinity"),
-        (dict(ks=(1, 4)), "R@4 asks for 4 neighbours but the gallery has only 3 items"),
-        (dict(ks=(0,)), "ks hold 0"),
-        (dict(ks=()), "ks are empty"),
-        (dict(metrics=("R@1",)), "metrics are .*expected some of"),
-        (dict(metrics="mAP"), "metrics are 'mAP'"),
-        (dict(gallery=eye), "gallery without gallery_labels"),
-        (dict(gallery=eye[:0], gallery_labels=labels[:0]), "the gallery"),
-        (dict(gallery=eye, gallery_labels=["a", "b", "c", "d"]), "labels are integers but gallery_labels are strings"),
-        (dict(gallery=eye[:, :2], gallery_labels=labels), "dimension 4 and the gallery 2"),
-        (dict(metric="dot"), "metric is 'dot'"),
-        (dict(block=-1), "block is -1"),
+        ({"labels": labels[:3]}, "3 labels for 4 embeddings"),
+        ({"labels": labels.float()}, "labels are torch.float32: expected integers or strings"),
+        ({"labels": [0.5, 1, 2, 3]}, "labels are float64"),
+        ({"labels": labels[:, None]}, "labels have shape"),
+        ({"embeddings": broken}, "row 3 of embeddings holds NaN or infinity"),
+        ({"ks": (1, 4)}, "R@4 asks for 4 neighbours but the gallery has only 3 items"),
+        ({"ks": (0,)}, "ks hold 0"),
+        ({"ks": ()}, "ks are empty"),
+        ({"metrics": ("R@1",)}, "metrics are .*expected some of"),
+        ({"metrics": "mAP"}, "metrics are 'mAP'"),
+        ({"gallery": eye}, "gallery without gallery_labels"),
+        ({"gallery": eye[:0], "gallery_labels": labels[:0]}, "the gallery"),
+        ({"gallery": eye, "gallery_labels": ["a", "b", "c", "d"]}, "labels are integers but gallery_labels are strings"),
+        ({"gallery": eye[:, :2], "gallery_labels": labels}, "dimension 4 and the gallery 2"),
+        ({"metric": "dot"}, "metric is 'dot'"),
+        ({"block": -1}, "block is -1"),
     ]
     for changed, message in cases:
-        arguments = dict(embeddings=eye, labels=labels, ks=(1, 2)) | changed
+        arguments = {"embeddings": eye, "labels": labels, "ks": (1, 2)} | changed
         with pytest.raises(ValueError, match=message):
             per_query(arguments.pop("embeddings"), arguments.pop("labels"), **arguments)

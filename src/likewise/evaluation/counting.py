@@ -13,7 +13,9 @@ MOST_LISTED = 1 << 24  # in all
 
 @dataclass
 class BandCounts:
-    """Counts for a table of thresholds (slots, rows), summed over blocks, and the items found inside the bands beside the positives themselves."""
+    """Counts for a table of thresholds (slots, rows), summed over blocks, and the items found inside the bands beside the positives
+    themselves.
+    """
 
     high: Tensor  # (slots, rows) upper end of the band, in the scores' type
     low: Tensor  # (slots, rows) lower end
@@ -43,7 +45,9 @@ class BandCounts:
                 self.listed_by_kernel = room_to_list(self.high.device, MOST_LISTED)
 
     def add(self, scores: Tensor, rows: slice, start: int) -> None:
-        """Counts a block: scores (rows, columns) of the table's `rows` with gallery items start, start + 1, ...; may be a transposed view."""
+        """Counts a block: scores (rows, columns) of the table's `rows` with gallery items start, start + 1, ...; may be a transposed
+        view.
+        """
         if self.by_kernel:
             from likewise.evaluation.counting_cuda import count_block
 
@@ -51,40 +55,47 @@ class BandCounts:
             count_block(scores, band, self.positive, self.count, totals, self.listed_by_kernel, rows, start)
             return
         rows_first = scores.stride(1) == 1
-        layout = scores if rows_first else scores.T  # both reductions run along contiguous memory
-        stop = start + scores.shape[1]
-        falling = -self.count[rows]
-        used = torch.searchsorted(falling, -torch.arange(len(self.high), device=falling.device)).tolist()
+        layout, dim = (scores, 1) if rows_first else (scores.T, 0)
+        num_slots = min(int(self.count[rows.start]), len(self.high))
+        used = torch.searchsorted(-self.count[rows], -torch.arange(num_slots, device=scores.device)).tolist()
+        table = slice(0, num_slots), rows
+        if self.cap is not None:
+            is_open = (self.above[table] <= self.cap[table]).any(dim=1).tolist()
+            used = [num if still else 0 for num, still in zip(used, is_open, strict=True)]
+        above, reach = scores.new_zeros(2, num_slots, len(scores))
         for slot, num in enumerate(used):
             if num == 0:
-                break
+                continue
+            part = layout[:num] if rows_first else layout[:, :num]
             here = slice(rows.start, rows.start + num)
-            above, reach, positive = self.above[slot, here], self.reach[slot, here], self.positive[slot, here]
-            is_open = None if self.cap is None else above <= self.cap[slot, here]
-            if is_open is not None and not bool(is_open.any()):
-                continue
-            part, dim = (layout[:num], 1) if rows_first else (layout[:, :num], 0)
-            high, low = (edge[slot, here].unsqueeze(dim) for edge in (self.high, self.low))
-            # Comparisons written as floats: summing these is several times faster than summing booleans.
             buffer = self._buffer(part)
-            here_above = torch.gt(part, high, out=buffer).sum(dim=dim)
-            here_reach = torch.ge(part, low, out=buffer).sum(dim=dim)
-            above += here_above
-            reach += here_reach
-            if not self.lists:
-                continue
-            others = here_reach - here_above - ((positive >= start) & (positive < stop)).to(part.dtype)
-            to_list = others > 0 if self.cap is None else (others > 0) & (above <= self.cap[slot, here])
-            row = to_list.nonzero().flatten()
-            if len(row) and float(others[row].sum()) <= MOST_LISTED_A_ROW * num and self.num_listed < MOST_LISTED:
-                near = part[row] if rows_first else part[:, row].T
-                which, column = ((near >= self.low[slot, here][row][:, None]) & (near <= self.high[slot, here][row][:, None])).nonzero(
-                    as_tuple=True
-                )
-                row, item = row[which], column + start
-                keep = item != positive[row]
-                self.num_listed += len(row)
-                self.listed.append((torch.full_like(row[keep], slot), row[keep] + rows.start, item[keep]))
+            # Comparisons written as floats: summing these is several times faster than summing booleans.
+            torch.sum(torch.gt(part, self.high[slot, here].unsqueeze(dim), out=buffer), dim=dim, out=above[slot, :num])
+            torch.sum(torch.ge(part, self.low[slot, here].unsqueeze(dim), out=buffer), dim=dim, out=reach[slot, :num])
+        self.above[table] += above
+        self.reach[table] += reach
+        if self.lists:
+            self._list(scores, rows, start, reach.sub_(above))
+
+    def _list(self, scores: Tensor, rows: slice, start: int, in_band: Tensor) -> None:
+        """Lists what is in the bands of a block besides the positives; in_band: (slots, rows) how many with them."""
+        table = slice(0, len(in_band)), rows
+        positive = self.positive[table]
+        others = in_band - ((positive >= start) & (positive < start + scores.shape[1])).to(in_band.dtype)
+        if self.cap is not None:
+            others.masked_fill_(self.above[table] > self.cap[table], 0)
+        slot, row = (others > 0).nonzero(as_tuple=True)
+        if len(slot) == 0 or self.num_listed >= MOST_LISTED:
+            return
+        keep = others.sum(dim=1)[slot] <= MOST_LISTED_A_ROW * len(scores)
+        for of_slot, of_row in zip(torch.split(slot[keep], 256), torch.split(row[keep], 256), strict=True):
+            near = scores[of_row]
+            low, high = self.low[table][of_slot, of_row], self.high[table][of_slot, of_row]
+            which, column = ((near >= low[:, None]) & (near <= high[:, None])).nonzero(as_tuple=True)
+            item, of_slot, of_row = column + start, of_slot[which], of_row[which]
+            is_other = item != positive[of_slot, of_row]
+            self.listed.append((of_slot[is_other], of_row[is_other] + rows.start, item[is_other]))
+            self.num_listed += len(item)
 
     def _buffer(self, part: Tensor) -> Tensor:
         """Room for the comparisons of a block, kept from block to block."""

@@ -1,4 +1,6 @@
-"""The counting of a block as one Triton kernel: each score is read once for all thresholds of its row. Import only where Triton is installed."""
+"""The counting of a block as one Triton kernel: each score is read once for all thresholds of its row. Import only where Triton is
+installed.
+"""
 
 import torch
 import triton  # type: ignore[import-not-found, unused-ignore]
@@ -50,7 +52,7 @@ def _count_kernel(  # type: ignore[no-untyped-def]
         num_in = tl.sum(is_in.to(tl.int32), axis=1)
         tl.atomic_add(above + at, num_above, mask=is_row & (num_above > 0), sem="relaxed")
         tl.atomic_add(reach + at, num_in, mask=is_row & (num_in > 0), sem="relaxed")
-        if lists:
+        if lists:  # noqa: SIM102 (a constant of the kernel)
             if tl.max(num_in - num_above) > 0:
                 own = tl.load(positive + at, mask=is_row, other=-1)
                 to_list = (is_in & (score <= upper[:, None]) & (item[None, :] != own[:, None])).to(tl.int32)
@@ -75,7 +77,9 @@ def count_block(
     rows: slice,
     start: int,
 ) -> None:
-    """Adds a block of scores to the totals (int32), and what lies in the bands to `listed`: pairs (slot x rows + row), items and their number."""
+    """Adds a block of scores to the totals (int32), and what lies in the bands to `listed`: pairs (slot x rows + row), items and their
+    number.
+    """
     num_rows, num_columns = scores.shape
     # Long in the contiguous direction, so that reads are coalesced; along it for rows, so that a row's sum stays within a warp.
     shape = (8, 1024) if scores.stride(1) == 1 else (128, 64)

@@ -33,18 +33,22 @@ def nearest(
 ) -> tuple[Tensor, Tensor]:
     """The k gallery items nearest to each query: index (Q, k) int64, and similarity (cosine) or distance (Euclidean) (Q, k).
 
-    Nearest first; of equals the lower gallery index first. The order is that of float64 scores that depend on the two vectors alone (see `score`), so it is the
-    same for every block size and device, and copies of an item tie. `exclude_self` drops gallery row i for query i: by index, never by value.
+    Nearest first; of equals the lower gallery index first. The order is that of float64 scores that depend on the two vectors alone (see
+    `score`), so it is the
+    same for every block size and device, and copies of an item tie. `exclude_self` drops gallery row i for query i: by index, never by
+    value.
 
     block: queries and gallery items at once (memory grows with its square); the result does not depend on it.
-    ranking: "exact", or "fast": four times as many candidates as asked for by a coarser matrix product (TF32 on CUDA, bfloat16 on CPUs that have it),
+    ranking: "exact", or "fast": four times as many candidates as asked for by a coarser matrix product (TF32 on CUDA, bfloat16 on CPUs
+    that have it),
     re-scored exactly.
     """
     scorer = Scorer.of(queries, gallery, metric)
     num_queries, num_items = len(scorer.queries), len(scorer.gallery)
     if exclude_self and num_queries > num_items:
         raise ValueError(
-            f"exclude_self with {num_queries} queries and {num_items} gallery items: expected query i to be gallery row i; pass the queries as gallery"
+            f"exclude_self with {num_queries} queries and {num_items} gallery items: expected query i to be gallery row i; "
+            "pass the queries as gallery"
         )
     check_k(k, num_items - int(exclude_self), exclude_self)
     if ranking not in ("exact", "fast"):
@@ -108,7 +112,8 @@ def order_candidates(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The k best of some candidates in exact order, their values, and whether nothing that is not a candidate can be among them.
 
-    Two scores further apart than twice the slack are in their true order; only runs of nearer ones are scored exactly, and all k if `with_value`.
+    Two scores further apart than twice the slack are in their true order; only runs of nearer ones are scored exactly, and all k if
+    `with_value`.
     Without it the values of the others are block scores: right to rounding, while the order is exact in any case.
     """
     scores, by = scores.sort(dim=1, descending=True)
@@ -170,7 +175,7 @@ def _candidates(scorer: Scorer, rows: Tensor, num: int, block_columns: int, excl
 
 def worth_mirroring(scorer: Scorer, num_queries: int, k: int) -> bool:
     """Whether half the products outweigh candidates kept for all queries at once: 12 bytes each, and selected from shorter rows."""
-    return len(scorer.gallery) <= MOST_AT_ONCE or k <= 128 and num_queries * k <= (1 << (28 if scorer.queries.is_cuda else 24))
+    return len(scorer.gallery) <= MOST_AT_ONCE or (k <= 128 and num_queries * k <= (1 << (28 if scorer.queries.is_cuda else 24)))
 
 
 def mirrored_blocks(factor: Tensor, side: int, exclude_self: bool) -> Iterator[tuple[slice, slice, Tensor]]:
@@ -179,8 +184,8 @@ def mirrored_blocks(factor: Tensor, side: int, exclude_self: bool) -> Iterator[t
     buffer = factor.new_empty(min(side, len(factor)) ** 2)
     for i, rows in enumerate(blocks):
         for columns in blocks[i:]:
-            out = buffer[: (rows.stop - rows.start) * (columns.stop - columns.start)].view(rows.stop - rows.start, -1)
-            scores = torch.mm(factor[rows], factor[columns].T, out=out)
+            scores = buffer[: (rows.stop - rows.start) * (columns.stop - columns.start)].view(rows.stop - rows.start, -1)
+            _product(factor, rows, columns, scores)
             if rows == columns and exclude_self:
                 scores.fill_diagonal_(-torch.inf)
             yield rows, columns, scores
@@ -189,15 +194,32 @@ def mirrored_blocks(factor: Tensor, side: int, exclude_self: bool) -> Iterator[t
 
 
 def all_scores(factor: Tensor, exclude_self: bool) -> Tensor:
-    """factor factor^T for up to MOST_AT_ONCE rows, each product taken once."""
-    scores = factor.new_empty(len(factor), len(factor))
-    for rows, columns, part in mirrored_blocks(factor, 512 if not factor.is_cuda else len(factor), exclude_self):
-        scores[rows, columns] = part
-    return scores
+    """factor factor^T for up to MOST_AT_ONCE rows."""
+    everything = slice(0, len(factor))
+    scores = _product(factor, everything, everything, factor.new_empty(len(factor), len(factor)))
+    return scores.fill_diagonal_(-torch.inf) if exclude_self else scores
+
+
+def _product(factor: Tensor, rows: slice, columns: slice, out: Tensor) -> Tensor:
+    """Scores of two ranges of the same factor; on the CPU in small squares, which stay in cache, and of a block on the diagonal only the
+    upper ones.
+    """
+    side = len(factor) if factor.is_cuda else 512
+    for row in range(rows.start, rows.stop, side):
+        of_rows = slice(row, min(row + side, rows.stop))
+        for column in range(row if rows == columns else columns.start, columns.stop, side):
+            of_columns = slice(column, min(column + side, columns.stop))
+            here = slice(row - rows.start, of_rows.stop - rows.start), slice(column - columns.start, of_columns.stop - columns.start)
+            torch.mm(factor[of_rows], factor[of_columns].T, out=out[here])
+            if rows == columns and row != column:
+                out[here[1], here[0]] = out[here].T
+    return out
 
 
 def _search_mirrored(scorer: Scorer, k: int, block_columns: int, exclude_self: bool) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """As search_exact for all queries, part by part, where these are the gallery: every block above the diagonal serves its mirror image too."""
+    """As search_exact for all queries, part by part, where these are the gallery: every block above the diagonal serves its mirror image
+    too.
+    """
     available = len(scorer.gallery) - int(exclude_self)
     candidates: dict[int, Candidates] = {}
     if len(scorer.gallery) <= MOST_AT_ONCE:
@@ -208,7 +230,7 @@ def _search_mirrored(scorer: Scorer, k: int, block_columns: int, exclude_self: b
     else:
         blocks = mirrored_blocks(scorer.query_factor, MIRRORED_SIDE, exclude_self)
     for rows, columns, scores in blocks:
-        candidates.setdefault(rows.start, Candidates(min(k + SPARE_CANDIDATES, available))).add(scores.contiguous(), columns.start)
+        candidates.setdefault(rows.start, Candidates(min(k + SPARE_CANDIDATES, available))).add(scores, columns.start)
     with_value = k <= MOST_RESCORED
     for start, some in candidates.items():
         near, index = some.found()
@@ -241,15 +263,19 @@ def _search_fast(scorer: Scorer, rows: Tensor, k: int, block_columns: int, exclu
 def top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest of every row, in no particular order.
 
-    For long rows in two levels: the k largest lie in the k groups with the largest maxima, so one pass for the maxima and two short selections do.
+    For long rows in two levels: the k largest lie in the k groups with the largest maxima, so one pass for the maxima and two short
+    selections do.
     """
     num_rows, width = scores.shape
     size = int((width / k) ** 0.5)
     if size < 4:
         return scores.topk(k, dim=1, sorted=False)
-    num_groups = width // size
-    grouped = scores[:, : num_groups * size].reshape(num_rows, size, num_groups)  # group j: columns j, j + num_groups, ...
-    chosen = grouped.amax(dim=1).topk(k, dim=1, sorted=False).indices
+    num_groups = width // size  # group j: columns j, j + num_groups, ...
+    if scores.stride(1) == 1:
+        maxima = scores[:, : num_groups * size].reshape(num_rows, size, num_groups).amax(dim=1)
+    else:  # a transposed view: the same without copying it
+        maxima = scores.T[: num_groups * size].view(size, num_groups, num_rows).amax(dim=0).T.contiguous()
+    chosen = maxima.topk(k, dim=1, sorted=False).indices
     at = (chosen[:, None, :] + torch.arange(size, device=scores.device)[:, None] * num_groups).flatten(1)
     rest = torch.arange(num_groups * size, width, device=scores.device).expand(num_rows, -1)
     at = torch.cat([at, rest], dim=1)

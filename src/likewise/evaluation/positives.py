@@ -31,7 +31,9 @@ class Classes:
         return cls(orders[0], orders[1], starts[0], starts[1], counts[0], counts[1])
 
     def groups(self, classes: Tensor, most_pairs: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Classes of one size together: query indices (classes, n_q) and gallery indices (classes, n_g), at most about `most_pairs` pairs at once."""
+        """Classes of one size together: query indices (classes, n_q) and gallery indices (classes, n_g), at most about `most_pairs`
+        pairs at once.
+        """
         sizes = torch.stack([self.query_count[classes], self.gallery_count[classes]], dim=1)
         kinds, kind_of = torch.unique(sizes, dim=0, return_inverse=True)
         by_kind = torch.argsort(kind_of, stable=True)

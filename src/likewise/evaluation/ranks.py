@@ -2,7 +2,8 @@
 
     rank(q, p) = 1 + #{g : s(q, g) > s(q, p)} + #{g < p : s(q, g) = s(q, p)}        (g over the gallery without q itself)
 
-R@K, R-precision, MAP@R and mAP all follow from these ranks, so one pass of counting over blocks of scores serves them all. A block score is within
+R@K, R-precision, MAP@R and mAP all follow from these ranks, so one pass of counting over blocks of scores serves them all. A block score
+is within
 `slack` of the truth; what lies above the band s(q, p) +- slack is counted, and only where the band holds more than p and its exact
 duplicates are the scores taken again in float64, and what is left after that decided by exact scores.
 """
@@ -151,7 +152,7 @@ class RankCounter:
         elif mirrored:
             for rows, columns, scores in mirrored_blocks(scorer.query_factor[best.rows], side, True):
                 counts.add(scores, rows, columns.start)
-                candidates[rows.start].add(scores.contiguous(), columns.start)
+                candidates[rows.start].add(scores, columns.start)
         else:
             for rows in blocks:
                 scores = scorer.block(best.rows[rows], slice(0, num_items))

@@ -6,6 +6,7 @@ sum in one fixed order, made of elementwise operations only, so it is the same i
 equal vectors tie exactly.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -100,7 +101,8 @@ def square_norms(rows: Tensor) -> Tensor:
 class Scorer:
     """Scores of (query, gallery) pairs under one metric; a higher score is nearer.
 
-    cosine: <q, g> / (|q| |g|), with 0 for a zero vector; euclidean: <q, g> - |g|^2 / 2 about the gallery's mean, which orders a row as -|q - g|^2 does.
+    cosine: <q, g> / (|q| |g|), with 0 for a zero vector; euclidean: <q, g> - |g|^2 / 2 about the gallery's mean, which orders a row as
+    -|q - g|^2 does.
     """
 
     queries: Tensor  # (Q, dim) as handed in
@@ -186,15 +188,18 @@ class Scorer:
     def slack(self, dtype: torch.dtype) -> Tensor:
         """(Q,) float64: a bound on |block score - true score| for matrix products in `dtype`.
 
-        Rounding errors of a sum of dim terms grow as sqrt(dim) u |q| |g| (u: unit roundoff; the worst case dim u |q| |g| is never met). Measured
-        with MKL the largest of millions is 0.1 to 1.1 sqrt(dim) u; taken here are 2 sqrt(dim) + 16, where 16 covers the rounding of the factors and offsets.
+        Rounding errors of a sum of dim terms grow as sqrt(dim) u |q| |g| (u: unit roundoff; the worst case dim u |q| |g| is never met).
+        Measured
+        with MKL the largest of millions is 0.1 to 1.1 sqrt(dim) u; taken here are 2 sqrt(dim) + 16, where 16 covers the rounding of the
+        factors and offsets.
         """
-        unit = torch.finfo(dtype).eps / 2
+        unit: float = torch.finfo(dtype).eps / 2
         if self.metric == "cosine":
             size = self._centred_square_norms[0]
         else:
             size = (self._centred_square_norms[0].sqrt() + self._centred_square_norms[1].max().sqrt()).square()
-        return size * (unit * (2 * self.queries.shape[1] ** 0.5 + 16))
+        factor: float = unit * (2 * math.sqrt(self.queries.shape[1]) + 16)
+        return size * factor
 
     def block(self, rows: slice | Tensor, columns: slice, *, dtype: torch.dtype | None = None, out: Tensor | None = None) -> Tensor:
         """Scores of some queries and a range of the gallery by one matrix product, each within `slack` of the truth."""
