@@ -9,7 +9,7 @@ import torch
 from likewise.data import batches as module
 from likewise.data.augmentation import AUGMENTATIONS, Augmentation, choose
 from likewise.data.batches import Batches, copied_batch, gathered_batch, keep_resident, make_batch, named_augmentation
-from likewise.data.packed import PackedImages, pack_pixels
+from likewise.data.packed import PackedImages, concrete_device, pack_pixels
 
 SIZES = [(40, 53), (40, 40), (61, 40), (40, 90), (44, 48)]
 SMALL = {
@@ -72,6 +72,17 @@ def test_an_image_does_not_depend_on_its_batch(name: str) -> None:
     assert torch.equal(make_batch(part, range(10), SMALL[name], seed=4, step=9), whole[order[:10]])
     other = make_batch(packed, range(30), SMALL[name], seed=4, step=10)
     assert torch.equal(other, whole) == (name in ("centre", "whole"))
+
+
+def test_a_device_may_be_named_in_several_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The packed pixels' own device is known as such under any of its names: nothing is sent."""
+    packed = packed_images()
+    monkeypatch.setattr(module, "_staged", None)
+    for name in ("cpu", "cpu:0", torch.device("cpu", 0)):
+        assert torch.equal(make_batch(packed, [1, 2], SMALL["resized"], device=name), make_batch(packed, [1, 2], SMALL["resized"]))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    assert concrete_device("cuda") == torch.device("cuda:3")
+    assert concrete_device("cuda:1") == torch.device("cuda:1")
 
 
 def test_two_copies_in_a_batch_are_cut_differently() -> None:

@@ -143,6 +143,24 @@ def test_jpeg_is_close_to_pillow(size: tuple[int, int], mean_error: float, large
     assert error.max() <= largest
 
 
+@pytest.mark.parametrize(("size", "decoded"), [((500, 400), (400, 500)), ((1600, 1200), (300, 400)), ((1024, 600), (300, 512))])
+@pytest.mark.skipif(not HAS_SIMPLEJPEG, reason="simplejpeg is not installed")
+def test_jpeg_is_shrunk_while_decoding(size: tuple[int, int], decoded: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    import simplejpeg
+
+    shapes = []
+    original = simplejpeg.decode_jpeg
+
+    def spied(*arguments: object, **settings: object) -> np.ndarray:
+        pixels: np.ndarray = original(*arguments, **settings)
+        shapes.append(pixels.shape[:2])
+        return pixels
+
+    monkeypatch.setattr(simplejpeg, "decode_jpeg", spied)
+    decode(stored(photo(*size), "JPEG"))
+    assert shapes == [decoded]
+
+
 def test_box_is_cut_from_the_upright_image() -> None:
     image = photo(48, 32)
     exif = image.getexif()

@@ -67,7 +67,7 @@ def test_subset_and_compact(tmp_path: Path) -> None:
         one.verify()
         for position, source in enumerate((4, 0, 2)):
             assert torch.equal(one.image(position), packed.image(source))
-    assert part.to("cpu") is part
+    assert part.to("cpu") is part.to("cpu:0") is part
     assert part.to("meta").buffer.shape == alone.buffer.shape  # a subset takes only its own bytes along
 
 

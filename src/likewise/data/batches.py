@@ -22,7 +22,7 @@ from torch import Tensor
 from likewise.data.augmentation import AUGMENTATIONS, Augmentation, Choices, Colour, Int64s, choose
 from likewise.data.colour import erased, jittered
 from likewise.data.crops import copied_crops, crop_numbers, gathered_crops, num_taps
-from likewise.data.packed import PackedImages
+from likewise.data.packed import PackedImages, concrete_device
 from likewise.door import known_name
 
 RESIDENT_SHARE = 0.5  # of a GPU's free memory that a packed set may take
@@ -62,7 +62,7 @@ class Batches:
         self.packed = keep_resident(packed, device) if resident == "auto" else packed.to(device if resident else packed.device)
         self.batch_sampler = batch_sampler
         self.augmentation = named_augmentation(augmentation)
-        self.device = torch.device(device)
+        self.device = concrete_device(device)
         self.seed, self.dtype, self.antialias, self.compile = seed, dtype, antialias, compile
 
     def __len__(self) -> int:
@@ -122,7 +122,7 @@ def make_batch(
     where Triton is installed).
     """
     augmentation = named_augmentation(augmentation)
-    target = packed.device if device is None else torch.device(device)
+    target = packed.device if device is None else concrete_device(device)
     chosen = _checked_positions(positions, len(packed))
     heights, widths = packed.heights.numpy()[chosen], packed.widths.numpy()[chosen]
     choices = choose(augmentation, heights, widths, packed.indices.numpy()[chosen], seed=seed, step=step)

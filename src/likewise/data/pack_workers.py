@@ -120,7 +120,7 @@ def _in_processes(
         for _ in range(num_workers):
             ours, process = _start()
             workers[ours] = process
-            ours.send(settings)
+            _send(ours, process, settings)
         in_hand = dict.fromkeys(workers, 0)
         owner: dict[int, Connection] = {}
         decoded: dict[int, list[Outcome]] = {}
@@ -129,7 +129,7 @@ def _in_processes(
             for connection, count in in_hand.items():
                 # Beyond 4 chunks a worker, decoded pixels would pile up in memory behind one slow chunk.
                 for number in range(len(owner), min(len(owner) + AHEAD - count, len(chunks), placed + 4 * num_workers)):
-                    connection.send(("decode", number, chunks[number]))
+                    _send(connection, workers[connection], ("decode", number, chunks[number]))
                     owner[number] = connection
                     in_hand[connection] += 1
             for ready in wait(list(workers)):
@@ -142,7 +142,7 @@ def _in_processes(
                 decoded[number] = payload
                 while placed in decoded:
                     outcomes = decoded.pop(placed)
-                    owner[placed].send(("write", placed, offset))
+                    _send(owner[placed], workers[owner[placed]], ("write", placed, offset))
                     offset += _num_bytes(outcomes)
                     placed += 1
                     yield outcomes
@@ -167,16 +167,26 @@ def _start() -> tuple[Connection, subprocess.Popen[bytes]]:
     return ours, process
 
 
+def _send(connection: Connection, process: subprocess.Popen[bytes], message: object) -> None:
+    try:
+        connection.send(message)
+    except (BrokenPipeError, ConnectionResetError):
+        raise _ended_early(process) from None
+
+
 def _receive(connection: Connection, process: subprocess.Popen[bytes]) -> tuple[str, int, list[Outcome]]:
     try:
         message = connection.recv()
     except (EOFError, ConnectionResetError):
-        code = process.wait()
-        raise OSError(f"a packing process ended early (exit code {code}); if memory ran out, use fewer workers") from None
+        raise _ended_early(process) from None
     if isinstance(message, Exception):
         raise message
     kind, number, payload = message
     return kind, number, payload
+
+
+def _ended_early(process: subprocess.Popen[bytes]) -> OSError:
+    return OSError(f"a packing process ended early (exit code {process.wait()}); if memory ran out, use fewer workers")
 
 
 def serve(descriptor: int) -> None:

@@ -95,7 +95,8 @@ class PackedImages:
 
     def to(self, device: torch.device | str) -> PackedImages:
         """With the buffer on the device: only the bytes of the images here, where this is a subset."""
-        if torch.device(device) == self.device:
+        device = concrete_device(device)
+        if device == self.device:
             return self
         return replace(self, buffer=self.buffer.to(device)) if self.num_bytes == len(self.buffer) else self.compact(device)
 
@@ -122,6 +123,14 @@ class PackedImages:
         if damaged:
             what = f"{len(damaged)} of {len(positions)} images looked at differ from their checksums, first number {damaged[0]}"
             raise DamagedCache(f"{self.path}: {what}: pack(..., verify=True) builds it again")
+
+
+def concrete_device(device: torch.device | str) -> torch.device:
+    """As a tensor names the device it is on: "cuda" is the current one by its number, a CPU has none."""
+    given = torch.device(device)
+    if given.type == "cpu":
+        return torch.device("cpu")
+    return torch.device("cuda", torch.cuda.current_device()) if given.type == "cuda" and given.index is None else given
 
 
 @dataclass(frozen=True, eq=False)
