@@ -130,6 +130,9 @@ def test_columns_are_masks(seed: int) -> None:
     compact = Rows(**{**vars(rows), "grouping": Grouping.of(labels, reference_labels)})
     mask, columns = pairs_from(rows), pairs_from(compact)
     assert columns.positives.columns.shape[1] < 11
+    same, others = labels[:, None] == reference_labels, torch.arange(8)[:, None] != torch.arange(3, 14)
+    assert torch.equal(mask.positive, same & others & present)
+    assert torch.equal(mask.negative, ~same & present)
     assert torch.equal(columns.positive, mask.positive)
     assert torch.equal(columns.negative, mask.negative)
     assert torch.equal(columns.valid, mask.valid)
