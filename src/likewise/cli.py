@@ -116,7 +116,7 @@ def doctor(
 
             report = run_doctor(data, out=out, as_json=as_json, sheet=contact_sheet)
     except KeyboardInterrupt:
-        typer.echo("interrupted: nothing was written", err=True)
+        typer.echo("interrupted", err=True)
         raise typer.Exit(130) from None
     if strict and report.problems:
         raise typer.Exit(1)

@@ -10,7 +10,16 @@ import pytest
 from PIL import Image, ImageEnhance
 
 from likewise.data import duplicates
-from likewise.data.duplicates import SIDE, DuplicateGroup, Thumbnails, close_hashes, find_duplicates, near_pairs, perceptual_hashes
+from likewise.data.duplicates import (
+    SIDE,
+    DuplicateGroup,
+    Thumbnails,
+    close_hashes,
+    find_duplicates,
+    near_pairs,
+    perceptual_hashes,
+    tied_together,
+)
 
 
 def scene(seed: int, size: tuple[int, int] = (120, 90)) -> Image.Image:
@@ -93,16 +102,32 @@ def test_different_pictures_are_not_near() -> None:
 def test_small_pictures_must_be_more_alike() -> None:
     picture, another = thumbnail(scene(0)).astype(float), thumbnail(scene(5)).astype(float)
     mixes = [(1 - share) * picture + share * another for share in np.linspace(0, 0.3, 100)]
-    alike = [mix for mix in mixes if 0.992 < np.corrcoef(picture.ravel(), mix.ravel())[0, 1] < 0.993]
-    thumbnails = np.stack([picture, alike[0]]).astype(np.uint8)
+    correlations = np.array([np.corrcoef(picture.ravel(), mix.ravel())[0, 1] for mix in mixes])
+    thumbnails = np.stack([picture, mixes[np.argmin(abs(correlations - 0.9925))]]).astype(np.uint8)
     assert len(near_pairs(thumbnails)) == 1
     for is_small in ([True, True], [True, False]):
         assert near_pairs(thumbnails, np.array(is_small)) == []
 
 
+def test_what_is_merely_similar_is_not_near() -> None:
+    picture, another = thumbnail(scene(0)).astype(float), thumbnail(scene(5)).astype(float)
+    mixes = np.stack([(1 - share) * picture + share * another for share in np.linspace(0, 0.4, 200)])
+    correlations = np.array([np.corrcoef(picture.ravel(), mix.ravel())[0, 1] for mix in mixes])
+    bits = perceptual_hashes(mixes.astype(np.uint8))
+    similar = (correlations < 0.989) & ((bits != bits[0]).sum(axis=1) <= 6)
+    assert similar.any()  # close hashes alone would do
+    for mix in mixes[similar].astype(np.uint8):
+        assert near_pairs(np.stack([picture.astype(np.uint8), mix])) == []
+
+
+def test_items_are_tied_together_by_any_chain() -> None:
+    pairs = [(0, 3, 0.999), (1, 2, 0.998), (2, 3, 0.995), (5, 6, 0.997), (4, 5, 1.0)]
+    assert sorted(tied_together(pairs)) == [((0, 1, 2, 3), 0.995), ((4, 5, 6), 0.997)]
+
+
 def test_blank_pictures_are_near_to_nothing() -> None:
     blank = np.full((4, SIDE, SIDE), 200, np.uint8)
-    blank[1, 3, 4] = 201
+    blank[1:3, 3, 4] = 201  # the same speck twice: it correlates by 1
     assert near_pairs(np.concatenate([blank, thumbnail(scene(1))[None]])) == []
     assert near_pairs(blank[:0]) == []
 

@@ -70,7 +70,7 @@ def find_duplicates(
         chosen = np.array(first)
         small = None if is_small is None else is_small[chosen]
         pairs = [(int(chosen[a]), int(chosen[b]), correlation) for a, b, correlation in near_pairs(thumbnails[chosen], small)]
-        groups += [DuplicateGroup("near", members, least) for members, least in _components(pairs)]
+        groups += [DuplicateGroup("near", members, least) for members, least in tied_together(pairs)]
     return groups
 
 
@@ -120,7 +120,7 @@ def close_hashes(bits: Bits) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArra
                 yield first[~told], second[~told]
 
 
-def _components(pairs: list[tuple[int, int, float]]) -> Iterator[tuple[tuple[int, ...], float]]:
+def tied_together(pairs: list[tuple[int, int, float]]) -> Iterator[tuple[tuple[int, ...], float]]:
     """Items tied together by pairs, and the least correlation among their pairs."""
     leader: dict[int, int] = {}
 
