@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from likewise.engines.blocked import Blocked
@@ -14,7 +15,7 @@ from likewise.rows import Rows
 DENSE_PAIRS = 256 * 256  # up to here one block under plain autograd has the least overhead
 CPU_TILE_PAIRS = 64 * 2048  # a tile's dozen temporaries stay in a core's cache
 CPU_BLOCK_PAIRS = 2048 * 2048  # 16 MiB of float32
-CUDA_BLOCK_PAIRS = 3072 * 65536  # 384 MiB of bf16: large enough that launching kernels does not hold the GPU up
+CUDA_BLOCK_PAIRS = 2979 * 65536  # 372 MiB of bf16: large enough that launching kernels does not hold the GPU up
 COMPILE_PAIRS = 4096 * 4096  # below, launching the uncompiled kernels costs less than a first compilation ever gives back
 
 
@@ -32,7 +33,8 @@ def choose_engine(rows: Rows, *, block: int | Literal["auto"] | None, compile: b
         if not compile and rows.num_anchors * held <= DENSE_PAIRS:
             return Dense()
         # on a CPU a block holds only the similarities; what a loss makes of them is held a tile at a time
-        block = max(1, CPU_BLOCK_PAIRS // rows.num_references if on_cpu else CUDA_BLOCK_PAIRS // held)
+        most = max(1, CPU_BLOCK_PAIRS // rows.num_references if on_cpu else CUDA_BLOCK_PAIRS // held)
+        block = math.ceil(rows.num_anchors / math.ceil(rows.num_anchors / most))  # blocks of one size
     elif block is None:
         if not compile:
             return Dense()
