@@ -112,6 +112,13 @@ def test_one_product_for_both_of_its_rows(rng, monkeypatch, k, exclude_self, at_
     torch.testing.assert_close(similarity, other_similarity, rtol=0, atol=0 if k <= nearest_module.MOST_RESCORED else 1e-6)
 
 
+def test_several_squares_a_block(rng):
+    vectors = torch.from_numpy(rng.normal(size=(1300, 8)).astype(np.float32))
+    unit = torch.nn.functional.normalize(vectors.double(), dim=1)
+    expected = (unit @ unit.T).fill_diagonal_(-torch.inf).topk(9, dim=1).indices
+    torch.testing.assert_close(nearest(vectors, vectors, 9, exclude_self=True)[0], expected)
+
+
 def test_fast_ranking_rescored(rng):
     vectors = torch.from_numpy(rng.normal(size=(500, 64)).astype(np.float32))
     exact, fast = nearest(vectors, vectors, 10, exclude_self=True), nearest(vectors, vectors, 10, exclude_self=True, ranking="fast")

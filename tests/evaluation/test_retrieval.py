@@ -139,6 +139,25 @@ def test_float64_sees_what_float32_cannot():
     compare(per_query(vectors, labels, ks=KS, metric="euclidean"), loop(vectors, labels, metric="euclidean"))
 
 
+@pytest.mark.parametrize("num_classes", [20, 300])
+def test_several_squares_a_block(num_classes):
+    rng = np.random.default_rng(4)
+    vectors, labels = rng.normal(size=(1300, 16)).astype(np.float32), rng.integers(0, num_classes, size=1300)
+    unit = torch.nn.functional.normalize(torch.from_numpy(vectors).double(), dim=1)
+    order = (unit @ unit.T).fill_diagonal_(-torch.inf).argsort(dim=1, descending=True)[:, :-1]
+    hits = torch.from_numpy(labels)[order] == torch.from_numpy(labels)[:, None]
+    precision = torch.where(hits, hits.cumsum(dim=1) / torch.arange(1, 1300), 0.0).double()
+    count = hits.sum(dim=1).clamp(min=1)
+    within = torch.where(torch.arange(1, 1300) <= count[:, None], precision, 0.0)
+    for metrics in (ALL, ("R@K", "MAP@R")):
+        found = per_query(vectors, labels, ks=(1, 5, 700), metrics=metrics)
+        for k in (1, 5, 700):
+            torch.testing.assert_close(found.scores[f"R@{k}"], hits[:, :k].any(dim=1).double())
+        torch.testing.assert_close(found.scores["MAP@R"], within.sum(dim=1) / count, rtol=1e-6, atol=1e-12)
+        if "mAP" in metrics:
+            torch.testing.assert_close(found.scores["mAP"], precision.sum(dim=1) / count, rtol=1e-6, atol=1e-12)
+
+
 def test_pytorch_metric_learning_agrees():
     pytest.importorskip("pytorch_metric_learning")
     from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
@@ -214,3 +233,15 @@ def test_bad_input_is_named():
         arguments = {"embeddings": eye, "labels": labels, "ks": (1, 2)} | changed
         with pytest.raises(ValueError, match=message):
             per_query(arguments.pop("embeddings"), arguments.pop("labels"), **arguments)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_cuda_equals_cpu(kind, metric):
+    vectors, labels = (torch.from_numpy(array) for array in case(kind))
+    for metrics in SETS:
+        on_cpu = per_query(vectors, labels, ks=KS, metrics=metrics, metric=metric)
+        on_cuda = per_query(vectors.cuda(), labels.cuda(), ks=KS, metrics=metrics, metric=metric, block=50)
+        for name, values in on_cpu.scores.items():
+            torch.testing.assert_close(on_cuda.scores[name].cpu(), values, rtol=1e-14, atol=0)

@@ -33,15 +33,14 @@ def nearest(
 ) -> tuple[Tensor, Tensor]:
     """The k gallery items nearest to each query: index (Q, k) int64, and similarity (cosine) or distance (Euclidean) (Q, k).
 
-    Nearest first; of equals the lower gallery index first. The order is that of float64 scores that depend on the two vectors alone (see
-    `score`), so it is the
-    same for every block size and device, and copies of an item tie. `exclude_self` drops gallery row i for query i: by index, never by
-    value.
+    Nearest first; of equals the lower gallery index first. The order is that of float64 scores that depend on the two vectors alone
+    (see `score`), so it is the same for every block size and device, and copies of an item tie. Similarities are these scores too up to
+    k = 32; beyond, those without a near tie are float32 products, right to rounding. `exclude_self` drops gallery row i for query i: by
+    index, never by value.
 
-    block: queries and gallery items at once (memory grows with its square); the result does not depend on it.
-    ranking: "exact", or "fast": four times as many candidates as asked for by a coarser matrix product (TF32 on CUDA, bfloat16 on CPUs
-    that have it),
-    re-scored exactly.
+    block: queries and gallery items at once (memory grows with its square); the order does not depend on it.
+    ranking: "exact", or "fast": four times as many candidates as asked for by a coarser matrix product (TF32 on CUDA, bfloat16 on
+    CPUs that have it), re-scored exactly.
     """
     scorer = Scorer.of(queries, gallery, metric)
     num_queries, num_items = len(scorer.queries), len(scorer.gallery)

@@ -3,9 +3,8 @@
     rank(q, p) = 1 + #{g : s(q, g) > s(q, p)} + #{g < p : s(q, g) = s(q, p)}        (g over the gallery without q itself)
 
 R@K, R-precision, MAP@R and mAP all follow from these ranks, so one pass of counting over blocks of scores serves them all. A block score
-is within
-`slack` of the truth; what lies above the band s(q, p) +- slack is counted, and only where the band holds more than p and its exact
-duplicates are the scores taken again in float64, and what is left after that decided by exact scores.
+is within `slack` of the truth: what lies above the band s(q, p) +- slack is counted, and what lies in it beside p is listed and decided by
+exact scores. Queries with too many of these (collapsed embeddings) are scored again in float64.
 """
 
 from collections.abc import Iterator
