@@ -347,7 +347,7 @@ def wait_for_size(process: subprocess.Popen[str], home: Path, size: int) -> list
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("many")
-    make_images(folder, 600, (500, 400))
+    make_images(folder, 300, (500, 400))
     return folder
 
 
@@ -367,9 +367,9 @@ def test_killed_at_a_random_moment(many: Path, home: Path, workers: int, kind: s
         if kind == signal.SIGINT:
             assert content(home) == []
     packed = pack(data, side=200, folder=home, workers=1)
-    assert len(packed) == 600
+    assert len(packed) == 300
     packed.verify()
-    assert same(packed.subset(np.arange(0, 600, 50)), data, side=200)
+    assert same(packed.subset(np.arange(0, 300, 50)), data, side=200)
     assert len(content(home)) == 1
 
 
