@@ -223,3 +223,18 @@ def test_the_batch_is_left_as_it_was() -> None:
         make(name, block=3)(embeddings, labels).backward()
         assert torch.equal(embeddings.detach(), X)
         assert torch.equal(labels, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("loss", "settings", "words"),
+    [
+        ("nt_xent", {"temperature": 0}, "temperature=0 must be above 0"),
+        ("raw", {"alpha": 0.0}, "alpha=0.0 must be above 0"),
+        ("fast_ap", {"bins": 0}, "bins=0 must be above 0"),
+        ("recall_at_k", {"rank_temperature": -1}, "rank_temperature=-1 must be above 0"),
+        ("angular", {"angle": 90}, "between 0 and 90 degrees"),
+    ],
+)
+def test_settings_that_cannot_be(loss: str, settings: dict[str, float], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        likewise.objective(loss, **settings)

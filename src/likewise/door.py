@@ -42,7 +42,8 @@ def checked_labels(
         # the sum is not finite if an entry is not; it may also overflow, which the second look finds harmless
         sound = vectors.sum(dtype=torch.promote_types(vectors.dtype, torch.float32)).isfinite()
         if num_classes is not None:
-            sound = sound & (labels.min() >= 0) & (labels.max() < num_classes)
+            least, largest = labels.aminmax()
+            sound = sound & (least >= 0) & (largest < num_classes)
         if not sound:
             _name_the_fault(vectors, labels, what, labels_name, num_classes)
     return labels

@@ -29,17 +29,16 @@ def choose_engine(rows: Rows, *, block: int | Literal["auto"] | None, compile: b
     on_cpu = rows.anchors.is_cpu
     if compile == "auto":
         compile = rows.anchors.is_cuda and block is not None and rows.num_anchors * held >= COMPILE_PAIRS
-    if block == "auto":
-        if not compile and rows.num_anchors * held <= DENSE_PAIRS:
-            return Dense()
-        # on a CPU a block holds only the similarities; what a loss makes of them is held a tile at a time
-        most = max(1, CPU_BLOCK_PAIRS // rows.num_references if on_cpu else CUDA_BLOCK_PAIRS // held)
-        block = math.ceil(rows.num_anchors / math.ceil(rows.num_anchors / most))  # blocks of one size
-    elif block is None:
+    if block is None or (block == "auto" and rows.num_anchors * held <= DENSE_PAIRS):
         if not compile:
             return Dense()
-        block = rows.num_anchors
-    block = min(block, rows.num_anchors)
+        size = rows.num_anchors
+    elif block == "auto":
+        # on a CPU a block holds only the similarities; what a loss makes of them is held a tile at a time
+        most = max(1, CPU_BLOCK_PAIRS // rows.num_references if on_cpu else CUDA_BLOCK_PAIRS // held)
+        size = math.ceil(rows.num_anchors / math.ceil(rows.num_anchors / most))  # blocks of one size
+    else:
+        size = min(block, rows.num_anchors)
     if compile:
-        return Compiled(block)
-    return Blocked(block, tile=min(block, max(1, CPU_TILE_PAIRS // held)) if on_cpu else None)
+        return Compiled(size)
+    return Blocked(size, tile=min(size, max(1, CPU_TILE_PAIRS // held)) if on_cpu else None)

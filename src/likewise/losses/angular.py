@@ -24,6 +24,10 @@ class Angular(Loss):
     expands_positives: ClassVar[bool] = True
     between_references: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        if not 0 < self.angle < 90:
+            raise ValueError(f"angular angle={self.angle!r} must lie between 0 and 90 degrees")
+
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives
         square = math.tan(math.radians(self.angle)) ** 2

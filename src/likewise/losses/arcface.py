@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from likewise.losses.class_softmax import class_softmax
-from likewise.losses.loss import Loss
+from likewise.losses.loss import Loss, require_positive
 from likewise.pairs import Pairs
 
 
@@ -25,6 +25,9 @@ class ArcFace(Loss):
     scale: float = 64.0
 
     meets: ClassVar[Literal["batch", "proxies", "prototypes"]] = "proxies"
+
+    def __post_init__(self) -> None:
+        require_positive(self, "scale")
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
         cosine = pairs.positives.similarity

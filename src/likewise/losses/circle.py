@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from likewise.losses.loss import Loss
+from likewise.losses.loss import Loss, require_positive
 from likewise.pairs import Pairs, log_sum_exp, softplus
 
 
@@ -20,6 +20,9 @@ class Circle(Loss):
 
     margin: float = 0.4
     scale: float = 80.0  # gamma
+
+    def __post_init__(self) -> None:
+        require_positive(self, "scale")
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from likewise.losses.class_softmax import class_softmax
-from likewise.losses.loss import Loss
+from likewise.losses.loss import Loss, require_positive
 from likewise.pairs import Pairs
 
 
@@ -20,6 +20,9 @@ class CosFace(Loss):
     scale: float = 64.0
 
     meets: ClassVar[Literal["batch", "proxies", "prototypes"]] = "proxies"
+
+    def __post_init__(self) -> None:
+        require_positive(self, "scale")
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
         own = self.scale * (pairs.positives.similarity - self.margin)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from likewise.losses.loss import Loss
+from likewise.losses.loss import Loss, require_positive
 from likewise.losses.soft_histogram import soft_histogram
 from likewise.pairs import Pairs
 
@@ -17,6 +17,9 @@ class FastAP(Loss):
     """l = 1 - 1/|P| sum_j h+_j H+_j / H_j, h the soft histograms of squared distances, H their running sums  (Cakir et al. 2019)."""
 
     bins: int = 10
+
+    def __post_init__(self) -> None:
+        require_positive(self, "bins")
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives

@@ -27,3 +27,11 @@ class Loss:
     proxies_are_anchors: ClassVar[bool] = False  # a row is a proxy against the batch
     expands_positives: ClassVar[bool] = False  # compares every positive with the whole row: (a, positives, r) numbers
     between_references: ClassVar[bool] = False  # looks at pairs of references
+
+
+def require_positive(loss: object, *settings: str) -> None:
+    """A ValueError that names the first of these settings that is not above 0."""
+    for setting in settings:
+        value = getattr(loss, setting)
+        if not value > 0:
+            raise ValueError(f"{type(loss).__name__} {setting}={value!r} must be above 0")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from likewise.losses.loss import Loss
+from likewise.losses.loss import Loss, require_positive
 from likewise.pairs import Pairs, masked_max, masked_min
 
 
@@ -22,6 +22,9 @@ class NonlinearRank(Loss):
 
     alpha: float = 4.0  # steepness of the curve in the middle
     eps: float = 1e-4
+
+    def __post_init__(self) -> None:
+        require_positive(self, "alpha", "eps")
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from likewise.losses.loss import Loss
+from likewise.losses.loss import Loss, require_positive
 from likewise.pairs import Pairs, log1p_sum_exp
 
 
@@ -25,6 +25,9 @@ class ProxyAnchor(Loss):
 
     meets: ClassVar[Literal["batch", "proxies", "prototypes"]] = "proxies"
     proxies_are_anchors: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_positive(self, "alpha")
 
     def pooled(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives

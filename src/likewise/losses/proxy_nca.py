@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from likewise.losses.loss import Loss
+from likewise.losses.loss import Loss, require_positive
 from likewise.pairs import Pairs, log_sum_exp, masked_sum
 
 
@@ -21,6 +21,9 @@ class ProxyNCA(Loss):
     scale: float = 3.0
 
     meets: ClassVar[Literal["batch", "proxies", "prototypes"]] = "proxies"
+
+    def __post_init__(self) -> None:
+        require_positive(self, "scale")
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives

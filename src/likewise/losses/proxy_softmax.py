@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from likewise.losses.class_softmax import class_softmax
-from likewise.losses.loss import Loss
+from likewise.losses.loss import Loss, require_positive
 from likewise.pairs import Pairs, masked_sum
 
 
@@ -23,6 +23,9 @@ class ProxySoftmax(Loss):
     label_smoothing: float = 0.0
 
     meets: ClassVar[Literal["batch", "proxies", "prototypes"]] = "proxies"
+
+    def __post_init__(self) -> None:
+        require_positive(self, "temperature")
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives

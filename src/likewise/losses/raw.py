@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from likewise.losses.loss import Loss
+from likewise.losses.loss import Loss, require_positive
 from likewise.pairs import Pairs, log1p_sum_exp
 
 
@@ -17,6 +17,9 @@ class RelativeAbsolute(Loss):
     alpha: float = 2.0  # sharpness on positives
     beta: float = 50.0  # sharpness on negatives
     threshold: float = 0.5  # the paper's gamma
+
+    def __post_init__(self) -> None:
+        require_positive(self, "alpha", "beta")
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives

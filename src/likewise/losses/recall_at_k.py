@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from likewise.losses.loss import Loss
+from likewise.losses.loss import Loss, require_positive
 from likewise.losses.soft_rank import soft_ranks
 from likewise.pairs import Pairs, masked_sum
 
@@ -30,6 +30,7 @@ class RecallAtK(Loss):
         object.__setattr__(self, "ks", tuple(self.ks))
         if not self.ks or min(self.ks) < 1:
             raise ValueError(f"recall_at_k ks={self.ks!r} must be one or more positive numbers, for example (1, 2, 4)")
+        require_positive(self, "rank_temperature", "count_temperature")
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull = pairs.positives

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from likewise.losses.loss import Loss
+from likewise.losses.loss import Loss, require_positive
 from likewise.losses.soft_rank import soft_ranks
 from likewise.pairs import Pairs, masked_mean
 
@@ -19,6 +19,9 @@ class SmoothAP(Loss):
     temperature: float = 0.01
 
     expands_positives: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_positive(self, "temperature")
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
         among_positives, among_all = soft_ranks(pairs, temperature=self.temperature)

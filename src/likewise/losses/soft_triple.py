@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from likewise.losses.loss import Loss
+from likewise.losses.loss import Loss, require_positive
 from likewise.pairs import Pairs, log_sum_exp
 
 
@@ -26,6 +26,9 @@ class SoftTriple(Loss):
     regularization: float = 0.2  # tau
 
     meets: ClassVar[Literal["batch", "proxies", "prototypes"]] = "proxies"
+
+    def __post_init__(self) -> None:
+        require_positive(self, "num_centers", "scale", "gamma")
 
     @property
     def proxies_per_class(self) -> int:

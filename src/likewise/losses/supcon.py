@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from likewise.losses.loss import Loss
+from likewise.losses.loss import Loss, require_positive
 from likewise.pairs import VERY_LOW, Pairs, log_sum_exp, masked_mean
 
 
@@ -16,6 +16,9 @@ class SupCon(Loss):
     """l = -mean over p of log(e^{s_p / t} / sum over all others e^{s / t})  (Khosla et al. 2020, L_out)."""
 
     temperature: float = 0.1
+
+    def __post_init__(self) -> None:
+        require_positive(self, "temperature")
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives
