@@ -285,6 +285,7 @@ def test_fashion_mnist_is_known_by_its_folder_or_its_name(tmp_path: Path) -> Non
     ("name", "content", "words"),
     [
         ("train-images-idx3-ubyte", idx(LABELS), "magic 2049, expected 2051"),
+        ("train-images-idx3-ubyte", b"\0\0\x0d" + idx(IMAGES)[3:], "magic 3331, expected 2051"),
         ("train-images-idx3-ubyte", b"", "magic 0, expected 2051"),
         ("train-images-idx3-ubyte", idx(IMAGES)[:-1], "announces 3 x 28 x 28 = 2,352 bytes but holds 2,351"),
         ("train-images-idx3-ubyte", idx(IMAGES) + b"x", "holds more"),
