@@ -20,6 +20,7 @@ def code_blocks(document: Path, language: str) -> list[str]:
 def test_python_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after the other, in one namespace, as a reader would type them."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LIKEWISE_CACHE", str(tmp_path))
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in code_blocks(document, "python"):
         exec(compile(block, str(document), "exec"), namespace)

@@ -1,6 +1,7 @@
 """Batches: the same images whatever the order, the size of the batch, or the way they are made."""
 
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ import torch
 from likewise.data import batches as module
 from likewise.data.augmentation import AUGMENTATIONS, Augmentation, choose
 from likewise.data.batches import Batches, copied_batch, gathered_batch, keep_resident, make_batch, named_augmentation
+from likewise.data.cache import pack
+from likewise.data.dataset import Dataset, Pixels
 from likewise.data.packed import PackedImages, concrete_device, pack_pixels
 
 SIZES = [(40, 53), (40, 40), (61, 40), (40, 90), (44, 48)]
@@ -178,3 +181,16 @@ def test_augmentations_by_name() -> None:
         named_augmentation("crop_227")
     sizes = {name: setting.size for name, setting in AUGMENTATIONS.items()}
     assert all(str(size) in name for name, size in sizes.items() if size is not None)
+
+
+def test_a_batch_with_another_images_label_is_an_error(tmp_path: Path) -> None:
+    """The published "unbiased" benchmark paired images with wrong labels: here that cannot reach the device."""
+    pixels = np.random.default_rng(0).integers(0, 255, (8, 16, 16), dtype=np.uint8)
+    truth = np.array([0, 0, 1, 1, 2, 2, 3, 3])
+    packed = pack(Dataset("small", Pixels(pixels), truth, ("a", "b", "c", "d")), folder=tmp_path)
+    good = list(Batches(packed, [[0, 1, 2, 3]], "none", dataset_labels=truth))
+    assert good[0].labels.tolist() == [0, 0, 1, 1]
+    with pytest.raises(ValueError, match="label"):
+        list(Batches(packed, [[0, 1, 2, 3]], "none", dataset_labels=truth[::-1].copy()))
+    with pytest.raises(ValueError, match="two images of one class"):
+        list(Batches(packed, [[0, 2, 4]], "none", dataset_labels=truth))

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from likewise.data.augmentation import AUGMENTATIONS, Augmentation, Choices, Colour, Int64s, choose
+from likewise.data.batch_check import Numbers, check_batch
 from likewise.data.colour import erased, jittered
 from likewise.data.crops import copied_crops, crop_numbers, gathered_crops, num_taps
 from likewise.data.packed import PackedImages, concrete_device
@@ -58,7 +59,13 @@ class Batches:
         antialias: bool = True,
         compile: Compile = "auto",
         resident: bool | Literal["auto"] = "auto",
+        dataset_labels: Numbers | None = None,
+        needs_positive_pair: bool = True,
     ) -> None:
+        """With `dataset_labels`, the labels of the data set that was packed, every batch is checked against them before it goes to
+        the device: an image with another image's label is an error, never a batch.
+        """
+        self.dataset_labels, self.needs_positive_pair = dataset_labels, needs_positive_pair
         self.packed = keep_resident(packed, device) if resident == "auto" else packed.to(device if resident else packed.device)
         self.batch_sampler = batch_sampler
         self.augmentation = named_augmentation(augmentation)
@@ -85,7 +92,11 @@ class Batches:
                 antialias=self.antialias,
                 compile=self.compile,
             )
-            yield Batch(images, _moved(self.packed.labels[positions], self.device), positions)
+            labels = self.packed.labels[positions]
+            if self.dataset_labels is not None:
+                numbers = self.packed.indices[positions]
+                check_batch(images, labels, numbers, self.dataset_labels, needs_positive_pair=self.needs_positive_pair)
+            yield Batch(images, _moved(labels, self.device), positions)
 
 
 def named_augmentation(augmentation: Augmentation | str) -> Augmentation:

@@ -97,6 +97,7 @@ class Dataset:
                 digest.update(f"{path.relative_to(common).as_posix()}\0{path.stat().st_size}\n".encode(errors="surrogateescape"))
             digest.update(repr(self.items.boxes).encode())
         else:
+            digest.update(repr(self.items.array.shape).encode())
             digest.update(np.ascontiguousarray(self.items.array).tobytes())
         digest.update(self.labels.tobytes())
         digest.update(b"" if self.parts is None else "\0".join(self.parts.tolist()).encode())

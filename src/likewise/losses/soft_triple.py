@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from likewise.losses.loss import Loss, require_positive
-from likewise.pairs import Pairs, log_sum_exp
+from likewise.pairs import Pairs, any_of, log_sum_exp
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class SoftTriple(Loss):
     def per_anchor(self, pairs: Pairs) -> Tensor:
         similarity = pairs.similarity.unflatten(-1, (-1, self.num_centers))  # (a, classes, centres)
         of_class = ((similarity / self.gamma).softmax(-1) * similarity).sum(-1)
-        own = pairs.positive.unflatten(-1, (-1, self.num_centers)).any(-1)
-        other = pairs.negative.unflatten(-1, (-1, self.num_centers)).any(-1)
+        own = any_of(pairs.positive.unflatten(-1, (-1, self.num_centers)))
+        other = any_of(pairs.negative.unflatten(-1, (-1, self.num_centers)))
         logits = self.scale * (of_class - self.margin * own.to(of_class.dtype))
         own_logit = torch.where(own, logits, 0.0).sum(-1)
         return (log_sum_exp(logits, own | other) - own_logit).masked_fill(pairs.positives.empty, 0.0)

@@ -66,8 +66,8 @@ def _image_folder(path: Path, name: str) -> Path:
 
 
 def _load(path: Path | None) -> dict[str, Any]:
-    from scipy.io import loadmat  # type: ignore[import-untyped]
-    from scipy.io.matlab import MatReadError  # type: ignore[import-untyped]
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
 
     try:
         loaded: dict[str, Any] = loadmat(path, squeeze_me=True)
