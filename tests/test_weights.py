@@ -32,6 +32,13 @@ OF_DISTANCES = {
     "proxy_triplet",
     "fast_ap",
 }
+
+
+def can_mine(name: str, mining: str) -> bool:
+    """A loss of the whole batch is refused with a miner."""
+    return mining == "all" or name != "structured_clustering"
+
+
 SIGNED = {"nonlinear_rank", "supcon", "smooth_ap", "fast_ap", "recall_at_k", "soft_triple", "structured_clustering"}  # docs/weights.md
 SMALL = 0.4  # keeps unnormalised similarities in reach of thresholds and histograms made for cosines
 
@@ -76,8 +83,7 @@ def assert_same_gradient(of: likewise.Objective, embeddings: Tensor, labels: Ten
         torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("mining", STEADY_MINERS)
-@pytest.mark.parametrize("name", OF_PAIRS)
+@pytest.mark.parametrize(("name", "mining"), [(name, mining) for name in OF_PAIRS for mining in STEADY_MINERS if can_mine(name, mining)])
 def test_surrogate_has_the_gradient_of_the_loss(name: str, mining: str) -> None:
     of = objective(name, mining=mining)
     # one positive and one negative are always the first and the last of two
@@ -120,8 +126,7 @@ def test_a_penalty_on_norms_does_not_matter_to_unit_vectors() -> None:
     assert_same_gradient(likewise.objective("n_pair", normalize=True), batch())
 
 
-@pytest.mark.parametrize("mining", ["all", "vthm"])
-@pytest.mark.parametrize("name", OF_PAIRS)
+@pytest.mark.parametrize(("name", "mining"), [(name, mining) for name in OF_PAIRS for mining in ("all", "vthm") if can_mine(name, mining)])
 def test_no_weight_where_there_is_no_pair(name: str, mining: str) -> None:
     of = objective(name, mining=mining)
     weights = likewise.pair_weights(of, batch(), LABELS)

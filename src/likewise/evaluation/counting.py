@@ -1,6 +1,7 @@
 """How many scores of a block lie above the band around each threshold of their row, how many reach into it, and which ones lie in it."""
 
 import importlib.util
+import threading
 from dataclasses import dataclass, field
 
 import torch
@@ -27,7 +28,8 @@ class BandCounts:
     reach: Tensor = field(init=False)  # (slots, rows) number of scores >= low
     listed: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)  # slots, rows, gallery indices in the band
     num_listed: int = 0
-    room: Tensor | None = None
+    room: threading.local = field(default_factory=threading.local)
+    guard: threading.Lock = field(default_factory=threading.Lock)
     by_kernel: bool | None = None  # None: on CUDA, where Triton is installed
     listed_by_kernel: tuple[Tensor, Tensor, Tensor] | None = None
 
@@ -72,8 +74,9 @@ class BandCounts:
             # Comparisons written as floats: summing these is several times faster than summing booleans.
             torch.sum(torch.gt(part, self.high[slot, here].unsqueeze(dim), out=buffer), dim=dim, out=above[slot, :num])
             torch.sum(torch.ge(part, self.low[slot, here].unsqueeze(dim), out=buffer), dim=dim, out=reach[slot, :num])
-        self.above[table] += above
-        self.reach[table] += reach
+        with self.guard:
+            self.above[table] += above
+            self.reach[table] += reach
         if self.lists:
             self._list(scores, rows, start, reach.sub_(above))
 
@@ -98,10 +101,11 @@ class BandCounts:
             self.num_listed += len(item)
 
     def _buffer(self, part: Tensor) -> Tensor:
-        """Room for the comparisons of a block, kept from block to block."""
-        if self.room is None or self.room.numel() < part.numel():
-            self.room = part.new_empty(part.numel())
-        return self.room[: part.numel()].view(part.shape)
+        """Room for the comparisons of a block, kept from block to block by each thread."""
+        if getattr(self.room, "buffer", None) is None or self.room.buffer.numel() < part.numel():
+            self.room.buffer = part.new_empty(part.numel())
+        buffer: Tensor = self.room.buffer
+        return buffer[: part.numel()].view(part.shape)
 
     def all_listed(self) -> tuple[Tensor, Tensor, Tensor]:
         """Slots, rows and gallery indices of everything listed."""

@@ -8,7 +8,8 @@ from likewise.evaluation.labels import Labels, class_codes
 from likewise.evaluation.retrieval import RETRIEVAL_METRICS, per_query
 from likewise.evaluation.score import Embeddings, as_embeddings
 
-CLUSTERING_METRICS = ("NMI", "AMI")
+CLUSTERING_METRICS = ("NMI", "NMI_geometric", "AMI")
+DEFAULT_METRICS = (*RETRIEVAL_METRICS, "NMI", "AMI")
 
 
 def evaluate(
@@ -18,7 +19,7 @@ def evaluate(
     gallery: Embeddings | None = None,
     gallery_labels: Labels | None = None,
     ks: Sequence[int] = (1, 2, 4, 8),
-    metrics: Sequence[str] = (*RETRIEVAL_METRICS, *CLUSTERING_METRICS),
+    metrics: Sequence[str] = DEFAULT_METRICS,
     metric: str = "cosine",
     seed: int = 0,
     restarts: int | None = None,
@@ -28,7 +29,7 @@ def evaluate(
 
     Retrieval scores (see `per_query`) are means over the matched queries. NMI and AMI compare k-means clusters (K = number of classes)
     of the
-    embeddings, or of the queries where a gallery is given, with the classes.
+    embeddings, or of the queries where a gallery is given, with the classes; "NMI_geometric" is NMI as the papers normalise it.
     """
     known = (*RETRIEVAL_METRICS, *CLUSTERING_METRICS)
     unknown = [name for name in metrics if name not in known]

@@ -1,13 +1,15 @@
 """Exact nearest neighbours by blocks, on whatever device the embeddings are."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from likewise.evaluation.score import Embeddings, Scorer, coarse_float32, full_float32
+from likewise.evaluation.threads import for_each
 
 # Candidates beyond k: as many near ties at the k-th place are settled without a second look at the row.
 SPARE_CANDIDATES = 16
@@ -58,13 +60,18 @@ def nearest(
     is_fast = ranking == "fast"
     with full_float32():
         if block == "auto" and scorer.is_symmetric and not is_fast and worth_mirroring(scorer, num_queries, k):
-            found = _search_mirrored(scorer, k, columns, exclude_self)
+            for part, items, values in _search_mirrored(scorer, k, columns, exclude_self):
+                index[part], similarity[part] = items, values.to(similarity.dtype)
         else:
             search = _search_fast if is_fast else search_exact
-            parts = torch.split(torch.arange(num_queries, device=index.device), rows)
-            found = ((part, *search(scorer, part, k, columns, exclude_self)) for part in parts)
-        for part, nearest_items, values in found:
-            index[part], similarity[part] = nearest_items, values.to(similarity.dtype)
+            scorer.prepare()
+
+            def one(part: Tensor) -> None:
+                index[part], values = search(scorer, part, k, columns, exclude_self)
+                similarity[part] = values.to(similarity.dtype)
+
+            with coarse_float32() if is_fast else full_float32():
+                for_each(one, torch.split(torch.arange(num_queries, device=index.device), rows), index.device)
     return index, similarity if metric == "cosine" else similarity.neg_().sqrt_()
 
 
@@ -144,17 +151,19 @@ class Candidates:
     num: int
     scores: Tensor | None = None  # (n, num)
     index: Tensor | None = None
+    guard: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, scores: Tensor, start: int) -> None:
         """Takes in a block: column j holds gallery item start + j."""
         best, index = top(scores, min(self.num, scores.shape[1]))
         index += start
-        if self.scores is not None and self.index is not None:
-            best, index = torch.cat([self.scores, best], dim=1), torch.cat([self.index, index], dim=1)
-            if best.shape[1] > self.num:
-                best, at = best.topk(self.num, dim=1, sorted=False)
-                index = index.gather(1, at)
-        self.scores, self.index = best, index
+        with self.guard:
+            if self.scores is not None and self.index is not None:
+                best, index = torch.cat([self.scores, best], dim=1), torch.cat([self.index, index], dim=1)
+                if best.shape[1] > self.num:
+                    best, at = best.topk(self.num, dim=1, sorted=False)
+                    index = index.gather(1, at)
+            self.scores, self.index = best, index
 
     def found(self) -> tuple[Tensor, Tensor]:
         assert self.scores is not None
@@ -177,68 +186,84 @@ def worth_mirroring(scorer: Scorer, num_queries: int, k: int) -> bool:
     return len(scorer.gallery) <= MOST_AT_ONCE or (k <= 128 and num_queries * k <= (1 << (28 if scorer.queries.is_cuda else 24)))
 
 
-def mirrored_blocks(factor: Tensor, side: int, exclude_self: bool) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Rows, columns and scores of every block of factor factor^T, each product taken once: below the diagonal they are transposed views."""
+def mirrored_blocks(factor: Tensor, side: int, exclude_self: bool, work: Callable[[slice, slice, Tensor], None]) -> None:
+    """Hands rows, columns and scores of every block of factor factor^T to `work`, in threads; each product is taken once, and those
+    below the
+    diagonal are transposed views of the ones above.
+    """
     blocks = [slice(start, min(start + side, len(factor))) for start in range(0, len(factor), side)]
-    buffer = factor.new_empty(min(side, len(factor)) ** 2)
-    for i, rows in enumerate(blocks):
-        for columns in blocks[i:]:
-            scores = buffer[: (rows.stop - rows.start) * (columns.stop - columns.start)].view(rows.stop - rows.start, -1)
-            _product(factor, rows, columns, scores)
-            if rows == columns and exclude_self:
-                scores.fill_diagonal_(-torch.inf)
-            yield rows, columns, scores
-            if rows != columns:
-                yield columns, rows, scores.T
+    room = threading.local()
+
+    def one(pair: tuple[slice, slice]) -> None:
+        rows, columns = pair
+        if not hasattr(room, "buffer"):
+            room.buffer = factor.new_empty(min(side, len(factor)) ** 2)
+        scores = room.buffer[: (rows.stop - rows.start) * (columns.stop - columns.start)].view(rows.stop - rows.start, -1)
+        for square in _squares(rows, columns, len(factor) if factor.is_cuda else 512):
+            _product(factor, square, rows, columns, scores)
+        if rows == columns and exclude_self:
+            scores.fill_diagonal_(-torch.inf)
+        work(rows, columns, scores)
+        if rows != columns:
+            work(columns, rows, scores.T)
+
+    for_each(one, [(rows, columns) for i, rows in enumerate(blocks) for columns in blocks[i:]], factor.device)
 
 
 def all_scores(factor: Tensor, exclude_self: bool) -> Tensor:
     """factor factor^T for up to MOST_AT_ONCE rows."""
     everything = slice(0, len(factor))
-    scores = _product(factor, everything, everything, factor.new_empty(len(factor), len(factor)))
+    scores = factor.new_empty(len(factor), len(factor))
+    squares = _squares(everything, everything, len(factor) if factor.is_cuda else 512)
+    for_each(lambda square: _product(factor, square, everything, everything, scores), squares, factor.device)
     return scores.fill_diagonal_(-torch.inf) if exclude_self else scores
 
 
-def _product(factor: Tensor, rows: slice, columns: slice, out: Tensor) -> Tensor:
-    """Scores of two ranges of the same factor; on the CPU in small squares, which stay in cache, and of a block on the diagonal only the
-    upper ones.
-    """
-    side = len(factor) if factor.is_cuda else 512
-    for row in range(rows.start, rows.stop, side):
-        of_rows = slice(row, min(row + side, rows.stop))
-        for column in range(row if rows == columns else columns.start, columns.stop, side):
-            of_columns = slice(column, min(column + side, columns.stop))
-            here = slice(row - rows.start, of_rows.stop - rows.start), slice(column - columns.start, of_columns.stop - columns.start)
-            torch.mm(factor[of_rows], factor[of_columns].T, out=out[here])
-            if rows == columns and row != column:
-                out[here[1], here[0]] = out[here].T
-    return out
+def _squares(rows: slice, columns: slice, side: int) -> list[tuple[slice, slice]]:
+    """A block in small squares, which stay in the CPU's cache; of one on the diagonal only the upper ones."""
+    return [
+        (slice(row, min(row + side, rows.stop)), slice(column, min(column + side, columns.stop)))
+        for row in range(rows.start, rows.stop, side)
+        for column in range(row if rows == columns else columns.start, columns.stop, side)
+    ]
 
 
-def _search_mirrored(scorer: Scorer, k: int, block_columns: int, exclude_self: bool) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def _product(factor: Tensor, square: tuple[slice, slice], rows: slice, columns: slice, out: Tensor) -> None:
+    """Writes one square of a block, and within a block on the diagonal its mirror image."""
+    of_rows, of_columns = square
+    row, column = (slice(part.start - whole.start, part.stop - whole.start) for part, whole in ((of_rows, rows), (of_columns, columns)))
+    torch.mm(factor[of_rows], factor[of_columns].T, out=out[row, column])
+    if rows == columns and row != column:
+        out[column, row] = out[row, column].T
+
+
+def _search_mirrored(scorer: Scorer, k: int, block_columns: int, exclude_self: bool) -> list[tuple[Tensor, Tensor, Tensor]]:
     """As search_exact for all queries, part by part, where these are the gallery: every block above the diagonal serves its mirror image
     too.
     """
     available = len(scorer.gallery) - int(exclude_self)
-    candidates: dict[int, Candidates] = {}
+    side = 1024 if len(scorer.gallery) <= MOST_AT_ONCE else MIRRORED_SIDE
+    candidates = {start: Candidates(min(k + SPARE_CANDIDATES, available)) for start in range(0, len(scorer.gallery), side)}
     if len(scorer.gallery) <= MOST_AT_ONCE:
-        for start, part in enumerate(torch.split(all_scores(scorer.query_factor, exclude_self), 1024)):
-            candidates[1024 * start] = Candidates(min(k + SPARE_CANDIDATES, available))
-            candidates[1024 * start].add(part, 0)
-        blocks: Iterable[tuple[slice, slice, Tensor]] = ()
+        scores = all_scores(scorer.query_factor, exclude_self)
+        for_each(lambda start: candidates[start].add(scores[start : start + side], 0), list(candidates), scores.device)
     else:
-        blocks = mirrored_blocks(scorer.query_factor, MIRRORED_SIDE, exclude_self)
-    for rows, columns, scores in blocks:
-        candidates.setdefault(rows.start, Candidates(min(k + SPARE_CANDIDATES, available))).add(scores, columns.start)
-    with_value = k <= MOST_RESCORED
-    for start, some in candidates.items():
-        near, index = some.found()
-        rows_here = torch.arange(start, start + len(near), device=near.device)
-        found, value, is_settled = order_candidates(scorer, rows_here, near, index, k, some.num == available, with_value)
+        mirrored_blocks(
+            scorer.query_factor, side, exclude_self, lambda rows, columns, scores: candidates[rows.start].add(scores, columns.start)
+        )
+    results = []
+
+    def finish(start: int) -> None:
+        near, index = candidates[start].found()
+        rows = torch.arange(start, start + len(near), device=near.device)
+        found, value, is_settled = order_candidates(scorer, rows, near, index, k, candidates[start].num == available, k <= MOST_RESCORED)
         again = (~is_settled).nonzero().flatten()
         if len(again):
-            found[again], value[again] = search_exact(scorer, rows_here[again], k, block_columns, exclude_self)
-        yield rows_here, found, value
+            found[again], value[again] = search_exact(scorer, rows[again], k, block_columns, exclude_self)
+        results.append((rows, found, value))
+
+    for_each(finish, list(candidates), scorer.queries.device)
+    return results
 
 
 def drop_self(scores: Tensor, rows: Tensor, start: int) -> None:
@@ -249,10 +274,9 @@ def drop_self(scores: Tensor, rows: Tensor, start: int) -> None:
 
 
 def _search_fast(scorer: Scorer, rows: Tensor, k: int, block_columns: int, exclude_self: bool) -> tuple[Tensor, Tensor]:
-    """As search_exact, but only among candidates chosen by a coarser product."""
+    """As search_exact, but only among candidates; call within coarse_float32."""
     num = min(4 * k + 4 * SPARE_CANDIDATES, len(scorer.gallery) - int(exclude_self))
-    with coarse_float32():
-        _, candidates = _candidates(scorer, rows, num, block_columns, exclude_self)
+    _, candidates = _candidates(scorer, rows, num, block_columns, exclude_self)
     candidates = candidates.sort(dim=1).values
     exact = scorer.exact(rows.repeat_interleave(num), candidates.flatten()).view_as(candidates)
     exact, order = exact.sort(dim=1, descending=True, stable=True)

@@ -31,6 +31,7 @@ from likewise.evaluation.nearest import (
 )
 from likewise.evaluation.positives import Classes, Positives
 from likewise.evaluation.score import Scorer
+from likewise.evaluation.threads import for_each
 
 # More positives than this a query, and sorting a row is cheaper than one comparison of the row for each.
 MOST_COUNTED = 64
@@ -113,7 +114,11 @@ class RankCounter:
         num_positives = classes.gallery_count - int(self.exclude_self)
         has_some = (classes.query_count > 0) & (num_positives > 0)
         by_neighbours = not self.wanted.all and len(self.scorer.gallery) <= MOST_COLUMNS
-        is_counted = torch.ones_like(has_some) if best_only else num_positives <= (FEW_POSITIVES if by_neighbours else MOST_COUNTED)
+        few = num_positives <= FEW_POSITIVES
+        mostly_few = float((classes.query_count * (has_some & few)).sum()) > 0.6 * float((classes.query_count * has_some).sum())
+        is_counted = num_positives <= (FEW_POSITIVES if by_neighbours and not mostly_few else MOST_COUNTED)
+        if best_only:
+            is_counted = torch.ones_like(has_some)
         most_pairs = 1 << (20 if self.scorer.queries.is_cuda else 15)
         counted = list(classes.groups((has_some & is_counted).nonzero().flatten(), most_pairs))
         if counted:
@@ -142,28 +147,25 @@ class RankCounter:
         blocks = _blocks(len(best.rows), self._whole_rows() if at_once or not mirrored else side)
         most = [int(best.count[rows].max()) for rows in blocks]
         candidates = {rows.start: Candidates(min(num + SPARE_CANDIDATES, available)) for rows, num in zip(blocks, most, strict=True)}
+
+        def take(rows: slice, columns: slice, scores: Tensor) -> None:
+            counts.add(scores, rows, columns.start)
+            candidates[rows.start].add(scores, columns.start)
+
         if at_once:
             of_all = all_scores(scorer.query_factor[best.rows], True)
-            for rows in blocks:
-                counts.add(of_all[rows], rows, 0)
-                candidates[rows.start].add(of_all[rows], 0)
-            del of_all
+            for_each(lambda rows: take(rows, slice(0, num_items), of_all[rows]), blocks, of_all.device)
         elif mirrored:
-            for rows, columns, scores in mirrored_blocks(scorer.query_factor[best.rows], side, True):
-                counts.add(scores, rows, columns.start)
-                candidates[rows.start].add(scores, columns.start)
+            mirrored_blocks(scorer.query_factor[best.rows], side, True, take)
         else:
-            for rows in blocks:
-                scores = scorer.block(best.rows[rows], slice(0, num_items))
-                if self.exclude_self:
-                    drop_self(scores, best.rows[rows], 0)
-                counts.add(scores, rows, 0)
-                candidates[rows.start].add(scores, 0)
+            scorer.prepare()
+            for_each(lambda rows: take(rows, slice(0, num_items), self._whole_row_scores(best.rows[rows])), blocks, best.rows.device)
         first = self._resolve(best, counts, caps, mirrored)[0]
         first = torch.where((first <= self.wanted.best_cap) & (best.count > 0), first, num_items + 1)
-        for rows, num in zip(blocks, most, strict=True):
-            if num == 0:
-                continue
+        found_ranks: list[Ranks] = []
+
+        def finish(block: tuple[slice, int]) -> None:
+            rows, num = block
             index, count, some = best.rows[rows], best.count[rows], candidates[rows.start]
             near, at = some.found()
             found, _, is_settled = order_candidates(
@@ -177,7 +179,16 @@ class RankCounter:
             rank = torch.where(is_hit, place, num_items + 1).sort(dim=1).values
             rank[:, 0] = torch.minimum(rank[:, 0], first[rows])
             matched = count.nonzero().flatten()
-            yield Ranks(index[matched], count[matched], rank[matched])
+            found_ranks.append(Ranks(index[matched], count[matched], rank[matched]))
+
+        for_each(finish, [block for block in zip(blocks, most, strict=True) if block[1]], best.rows.device)
+        yield from found_ranks
+
+    def _whole_row_scores(self, rows: Tensor) -> Tensor:
+        scores = self.scorer.block(rows, slice(0, len(self.scorer.gallery)))
+        if self.exclude_self:
+            drop_self(scores, rows, 0)
+        return scores
 
     def _finish(self, positives: Positives, caps: Tensor | None, part: Tensor, rank: Tensor) -> Ranks:
         of_interest = positives.index[:, part] >= 0
@@ -193,8 +204,8 @@ class RankCounter:
         caps = self.wanted.caps(self.scorer, positives)
         counts = self._band(positives, positives.count, caps, mirrored)
         if mirrored:
-            for rows, columns, scores in mirrored_blocks(self.scorer.query_factor[positives.rows], self.block_columns, True):
-                counts.add(scores, rows, columns.start)
+            factor = self.scorer.query_factor[positives.rows]
+            mirrored_blocks(factor, self.block_columns, True, lambda rows, columns, scores: counts.add(scores, rows, columns.start))
         else:
             self._count_all(counts, positives)
         rank = self._resolve(positives, counts, caps, mirrored)
@@ -231,7 +242,9 @@ class RankCounter:
     def _count_all(self, counts: BandCounts, positives: Positives) -> None:
         """Every query against every block of the gallery."""
         scorer = self.scorer
-        for rows in _blocks(len(positives.rows), self.block_rows):
+        scorer.prepare()
+
+        def one(rows: slice) -> None:
             index = positives.rows[rows]
             buffer = scorer.gallery_factor.new_empty(len(index) * self.block_columns)
             for columns in _blocks(len(scorer.gallery), self.block_columns):
@@ -240,6 +253,8 @@ class RankCounter:
                 if self.exclude_self:
                     drop_self(scores, index, columns.start)
                 counts.add(scores, rows, columns.start)
+
+        for_each(one, _blocks(len(positives.rows), self.block_rows), scorer.queries.device)
 
     def _is_mirrored(self, positives: Positives) -> bool:
         """Half the products, but for all queries: worth it if most of them are to be counted."""

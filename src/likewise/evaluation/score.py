@@ -185,6 +185,10 @@ class Scorer:
             return own, own
         return own, torch.cat([square_norms(part.double() - centre) for part in torch.split(self.gallery, chunk)])
 
+    def prepare(self) -> None:
+        """Computes now what blocks would compute when first asked for, each of several threads on its own."""
+        _ = self.query_factor, self.gallery_factor, self.slack(self.queries.dtype)
+
     def slack(self, dtype: torch.dtype) -> Tensor:
         """(Q,) float64: a bound on |block score - true score| for matrix products in `dtype`.
 
