@@ -20,8 +20,8 @@ def for_each(work: Callable[[Item], None], items: Iterable[Item], device: torch.
         for item in items:
             work(item)
         return
-    with ThreadPoolExecutor(num_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        try:
+    try:
+        with ThreadPoolExecutor(num_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             list(pool.map(work, items))
-        finally:
-            torch.set_num_threads(num_threads)
+    finally:
+        torch.set_num_threads(num_threads)  # the workers' setting is also that of threads to come
