@@ -27,9 +27,9 @@ def evaluate(
 ) -> dict[str, float]:
     """Scores in [0, 1] by name, and "unmatched": how many queries have no item of their class in the gallery.
 
-    Retrieval scores (see `per_query`) are means over the matched queries. NMI and AMI compare k-means clusters (K = number of classes)
-    of the
-    embeddings, or of the queries where a gallery is given, with the classes; "NMI_geometric" is NMI as the papers normalise it.
+    Retrieval scores (see `per_query`) are means over the matched queries. NMI and AMI compare k-means clusters (K = number of
+    classes) of the embeddings, or of the queries where a gallery is given, with the classes; "NMI_geometric" is NMI as the papers
+    normalise it.
     """
     known = (*RETRIEVAL_METRICS, *CLUSTERING_METRICS)
     unknown = [name for name in metrics if name not in known]
