@@ -1,0 +1,162 @@
+"""Configuration: a TOML table as a frozen dataclass. Unknown keys, wrong types and wrong names are errors that say what to do."""
+
+from __future__ import annotations
+
+import tomllib
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from likewise.door import known_name
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Named:
+    """Something out of a registry with its settings: `[loss]` with `name = "raw"` and `alpha = 2.0`."""
+
+    name: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """A range that tuning draws from."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A few values that tuning chooses from."""
+
+    choices: tuple[Any, ...]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+        raise ValueError(f"{path} is not a TOML file: {fault}") from fault
+
+
+def from_table(kind: type[T], table: Mapping[str, Any], *, where: str) -> T:
+    """The dataclass `kind` of this table. `where` names the file, for messages."""
+    hints = get_type_hints(kind)
+    names = [entry.name for entry in fields(kind)]  # type: ignore[arg-type]
+    for key in table:
+        known_name(f"key of {where}", key, names)
+    missing = [entry.name for entry in fields(kind) if entry.name not in table and not _has_default(entry)]  # type: ignore[arg-type]
+    if missing:
+        raise ValueError(f"{where}: {', '.join(missing)} missing")
+    return kind(**{key: converted(value, hints[key], f"{where}: {key}") for key, value in table.items()})
+
+
+def converted(value: Any, hint: Any, where: str) -> Any:
+    """The value as a field of this type holds it; a ValueError if it cannot."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if hint is Named:
+        return _named(value, where)
+    if origin in (Union, types.UnionType):
+        return _one_of(value, arguments, where)
+    if origin is Literal:
+        if value in arguments:
+            return value
+        raise ValueError(f"{where} is {value!r}: expected one of {', '.join(map(repr, arguments))}")
+    if origin is tuple and isinstance(value, (list, tuple)):
+        return tuple(converted(entry, arguments[0], where) for entry in value)
+    if origin is dict and isinstance(value, Mapping):
+        return {str(key): converted(entry, arguments[1], f"{where}.{key}") for key, entry in value.items()}
+    if is_dataclass(hint) and isinstance(value, Mapping):
+        return from_table(hint, value, where=where)  # type: ignore[arg-type]
+    if is_dataclass(hint) and isinstance(value, hint):
+        return value
+    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    if hint is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
+        return value
+    raise ValueError(f"{where} is {value!r}: expected {getattr(hint, '__name__', str(hint))}")
+
+
+def with_settings(config: T, settings: Mapping[str, Any]) -> T:
+    """The configuration with these values at these dotted names: {"loss.margin": 0.3, "rates.head": 1}."""
+    for name, value in settings.items():
+        config = _with(config, name.split("."), value, name)
+    return config
+
+
+def as_table(config: Any) -> Any:
+    """The configuration as JSON and TOML know it; `from_table` makes it again."""
+    if isinstance(config, Named):
+        return {"name": config.name, **{key: as_table(value) for key, value in config.settings.items()}}
+    if is_dataclass(config):
+        return {entry.name: as_table(getattr(config, entry.name)) for entry in fields(config)}
+    if isinstance(config, Mapping):
+        return {key: as_table(value) for key, value in config.items()}
+    if isinstance(config, (list, tuple)):
+        return [as_table(entry) for entry in config]
+    return config
+
+
+def value_of(text: str) -> Any:
+    """What `key=text` on a command line means: a TOML value, or else the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _with(config: Any, path: list[str], value: Any, name: str) -> Any:
+    head, *rest = path
+    if isinstance(config, Named):
+        if rest:
+            raise ValueError(f"unknown setting {name!r}: {config.name} has no settings within {head!r}")
+        return replace(config, name=value) if head == "name" else replace(config, settings=config.settings | {head: value})
+    known_name("setting", head, [entry.name for entry in fields(config)])
+    hint = get_type_hints(type(config))[head]
+    held = getattr(config, head)
+    if rest and held is None and Named in get_args(hint):
+        if rest != ["name"]:
+            raise ValueError(f"setting {name!r}: there is no {head} here; set {head}.name first")
+        return replace(config, **{head: Named(str(value))})
+    if rest and not is_dataclass(held):
+        raise ValueError(f"unknown setting {name!r}: {head} has no settings of its own")
+    return replace(config, **{head: _with(held, rest, value, name) if rest else converted(value, hint, name)})
+
+
+def _named(value: Any, where: str) -> Named:
+    if isinstance(value, Named):
+        return value
+    if isinstance(value, str):
+        return Named(value)
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+        return Named(value["name"], {key: entry for key, entry in value.items() if key != "name"})
+    raise ValueError(f"{where} is {value!r}: expected a table with a name")
+
+
+def _one_of(value: Any, hints: tuple[Any, ...], where: str) -> Any:
+    if value is None and type(None) in hints:
+        return None
+    faults = []
+    for hint in hints:
+        if hint is not type(None):
+            try:
+                return converted(value, hint, where)
+            except ValueError as fault:
+                faults.append(str(fault))
+    raise ValueError(faults[0])
+
+
+def _has_default(entry: Any) -> bool:
+    from dataclasses import MISSING
+
+    return entry.default is not MISSING or entry.default_factory is not MISSING

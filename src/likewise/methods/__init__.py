@@ -1,0 +1,137 @@
+"""Methods as data: what is compared. One TOML file a method; `METHODS` names them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from likewise.configuration import Choice, Named, Uniform, from_table, read_toml, with_settings
+from likewise.door import known_name
+from likewise.losses import LOSSES
+from likewise.mining import MINERS
+from likewise.samplers import SAMPLERS
+
+FOLDER = Path(__file__).parent
+METHODS: tuple[str, ...] = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+
+HeadKind = Literal["linear", "layer_norm", "mlp", "rll", "none"]
+Level = Literal["low", "mid", "high"]
+
+# What a protocol's batch and the sampler's own settings make of the sampler: see likewise.training.feeds.
+FROM_BATCH = {"num_classes", "batch_size", "seed", "rank", "num_ranks", "labels"}
+
+
+@dataclass(frozen=True)
+class Head:
+    """What stands on the backbone. `dim` and more than one level make the method's dimension its own: it is then listed apart."""
+
+    kind: HeadKind = "linear"
+    levels: tuple[Level, ...] = ("high",)
+    dim: int | None = None  # of one level of one member; None: the protocol's
+    binary: bool = False
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Learning rates as multiples of the protocol's."""
+
+    base: float = 1.0  # of everything
+    head: float = 10.0  # new layers
+    proxies: float = 100.0
+    loss: float = 1.0  # the loss's own parameters, such as margin's boundary
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """DREML: `members` networks, each trained on its own random partition of the classes into `meta_classes`."""
+
+    members: int = 1
+    meta_classes: int = 0  # 0: the classes themselves
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to learn an embedding: loss, mining, sampler, head, learning-rate multiples, and what tuning may try."""
+
+    name: str
+    title: str
+    paper: str
+    summary: str  # one line
+    loss: Named
+    mining: Named | None = None
+    sampler: Named = Named("group", {"num_images": 4})  # noqa: RUF009  # Named is frozen
+    normalize: bool | None = None  # embeddings to length 1; None: as the loss is defined
+    norm: float | None = None  # embeddings to this length instead
+    memory: int = 0  # embeddings of earlier batches that anchors also meet (XBM)
+    memory_warm_up: float = 0.1  # share of the steps before the memory is used
+    head: Head = Head()
+    rates: Rates = Rates()
+    ensemble: Ensemble = Ensemble()
+    head_only: float = 0.0  # share of the steps, at first, in which only new layers learn
+    search: dict[str, Uniform | Choice] = field(default_factory=dict)  # dotted name -> what tuning may try
+    published: dict[str, dict[str, float]] = field(default_factory=dict)  # protocol -> score -> percent
+    under: dict[str, dict[str, Any]] = field(default_factory=dict)  # protocol -> dotted name -> value: the paper's own settings there
+
+    def __post_init__(self) -> None:
+        loss = LOSSES[known_name("loss", self.loss.name, LOSSES)]
+        _check(f"setting of {self.loss.name}", self.loss, loss)
+        if self.mining is not None:
+            _check(f"setting of {self.mining.name}", self.mining, MINERS[known_name("miner", self.mining.name, MINERS)])
+        sampler = SAMPLERS[known_name("sampler", self.sampler.name, SAMPLERS)]
+        _check(f"setting of the {self.sampler.name} sampler", self.sampler, sampler, without=FROM_BATCH)
+        for name in self.search:
+            at(self, name)
+        if self.norm is not None and (self.norm <= 0 or self.normalize is True):
+            raise ValueError(f"{self.name}: norm={self.norm} must be above 0, and excludes normalize=true (length 1)")
+        if self.ensemble.members < 1 or not 0 <= self.head_only < 1:
+            raise ValueError(f"{self.name}: an ensemble has at least 1 member and head_only is a share below 1")
+
+    def for_protocol(self, protocol: str) -> Method:
+        """The method with its paper's own settings under this protocol, where it has any."""
+        return replace(with_settings(self, self.under.get(protocol, {})), under={})
+
+
+def load_method(name: str | Path | Method) -> Method:
+    """The method of this name, or of this .toml file."""
+    if isinstance(name, Method):
+        return name
+    path = Path(name)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise ValueError(f"there is no method file {path}: give the path of a .toml file or a name that `likewise methods` lists")
+        return _read(path)
+    return _read(FOLDER / f"{known_name('method', str(name), METHODS)}.toml")
+
+
+def at(method: Method, name: str) -> Any:
+    """What stands at a dotted name; a setting of the loss that the file leaves out has the loss's default."""
+    held: Any = method
+    for part in name.split("."):
+        if isinstance(held, Named):
+            accepted = _accepted(LOSSES | MINERS | SAMPLERS, held.name)
+            known_name(f"setting of {held.name}", part, accepted)
+            held = held.settings.get(part, accepted[part].default)
+        elif hasattr(held, part):
+            held = getattr(held, part)
+        else:
+            raise ValueError(f"{method.name}: {name!r} names nothing in a method")
+    return held
+
+
+@lru_cache(maxsize=256)
+def _read(path: Path) -> Method:
+    return from_table(Method, {"name": path.stem, **read_toml(path)}, where=f"method file {path.name}")
+
+
+def _accepted(registry: Mapping[str, Any], name: str) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(registry[name]).parameters
+
+
+def _check(kind: str, named: Named, made_by: Any, *, without: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+    accepted = [name for name in inspect.signature(made_by).parameters if name not in without]
+    for name in named.settings:
+        known_name(kind, name, accepted)

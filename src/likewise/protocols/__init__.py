@@ -1,0 +1,88 @@
+"""Protocols as data: what must be equal for every method. One TOML file a protocol; `PROTOCOLS` names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from likewise.configuration import from_table, read_toml
+from likewise.door import known_name
+
+FOLDER = Path(__file__).parent
+PROTOCOLS: tuple[str, ...] = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+
+Pooling = Literal["avg", "max", "avg+max", "gem"]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Conditions of a training and its evaluation. No condition is also a field of `Method`."""
+
+    name: str
+    about: str  # one line
+    # data
+    data: str = ""  # the data set it is meant for, as `likewise train METHOD DATA` takes it; empty: any
+    side: int | Literal["auto", "as_is"] = "auto"  # shorter side of packed images
+    train_augmentation: str = "resized224"
+    test_augmentation: str = "centre224"
+    # model
+    backbone: str = "resnet50_v1"
+    weights: Literal["required", "optional", "random"] = "optional"  # a file of pretrained weights
+    pooling: Pooling = "max"
+    dim: int = 512
+    frozen_batch_norm: bool = True
+    # optimisation
+    batch: int = 112  # images a step
+    steps: int = 600
+    optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
+    learning_rate: float = 2e-5
+    weight_decay: float = 5e-4
+    eps: float = 1e-8  # adam's
+    momentum: float = 0.9  # sgd's
+    schedule: Literal["constant", "cosine", "steps"] = "cosine"
+    milestones: tuple[float, ...] = ()  # shares of the steps after which "steps" multiplies the rate by gamma
+    gamma: float = 0.1
+    clip: float = 0.0  # largest norm of the gradient; 0: as it is
+    precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"  # auto: bf16 on a GPU, fp32 on a CPU
+    compile: bool | Literal["auto"] = "auto"  # auto: on a GPU
+    # choosing and scoring
+    validation: float = 0.2  # share of the training classes held out to choose the best step; 0: the last step
+    validate_every: int = 100
+    ks: tuple[int, ...] = (1, 2, 4, 8)
+    metrics: tuple[str, ...] = ("R@K", "RP", "MAP@R", "mAP", "NMI", "AMI")
+    # comparison
+    trials: int = 10  # of tuning, for each method
+    folds: int = 2
+    seeds: int = 3
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "batch", "steps", "validate_every", "seeds"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: expected at least 1")
+        for name in ("learning_rate", "eps", "gamma"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}={getattr(self, name)}: expected a number above 0")
+        for name in ("weight_decay", "clip", "momentum", "trials"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}={getattr(self, name)}: expected a number not below 0")
+        if not 0 <= self.validation < 1:
+            raise ValueError(f"validation={self.validation}: expected a share of the training classes, such as 0.2, or 0 for none")
+
+
+def load_protocol(name: str | Path | Protocol) -> Protocol:
+    """The protocol of this name, or of this .toml file."""
+    if isinstance(name, Protocol):
+        return name
+    path = Path(name)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise ValueError(f"there is no protocol file {path}: give the path of a .toml file or a name that `likewise protocols` lists")
+        return _read(path)
+    return _read(FOLDER / f"{known_name('protocol', str(name), PROTOCOLS)}.toml")
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path) -> Protocol:
+    return from_table(Protocol, {"name": path.stem, **read_toml(path)}, where=f"protocol file {path.name}")
