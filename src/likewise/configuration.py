@@ -120,7 +120,9 @@ def _with(config: Any, path: list[str], value: Any, name: str) -> Any:
     if isinstance(config, Named):
         if rest:
             raise ValueError(f"unknown setting {name!r}: {config.name} has no settings within {head!r}")
-        return replace(config, name=value) if head == "name" else replace(config, settings=config.settings | {head: value})
+        if head == "name":  # another one has settings of its own
+            return config if value == config.name else Named(str(value))
+        return replace(config, settings=config.settings | {head: value})
     known_name("setting", head, [entry.name for entry in fields(config)])
     hint = get_type_hints(type(config))[head]
     held = getattr(config, head)

@@ -20,11 +20,11 @@ def known_name(kind: str, name: str, names: Iterable[str]) -> str:
 
 
 def checked_labels(
-    vectors: Tensor, labels: Tensor, *, names: tuple[str, str], num_classes: int | None = None, dim: int | None = None
+    vectors: Tensor, labels: Tensor, *, names: tuple[str, str], num_classes: int | None = None, dim: int | None = None, values: bool = True
 ) -> Tensor:
     """The labels as int64 on the vectors' device, after both were found to be a batch.
 
-    On a GPU this looks at the device once, for all faults of the values together.
+    On a GPU this looks at the device once, for all faults of the values together; with values=False only shapes and types count.
     """
     what, labels_name = names
     if not isinstance(vectors, Tensor) or not isinstance(labels, Tensor):
@@ -38,6 +38,8 @@ def checked_labels(
     if dim is not None and vectors.shape[1] != dim:
         raise ValueError(f"{what} have {vectors.shape[1]} dimensions, the objective was made for {dim}: set dim={vectors.shape[1]}")
     labels = labels.to(device=vectors.device, dtype=torch.long)
+    if not values:
+        return labels
     with torch.no_grad():
         # the sum is not finite if an entry is not; it may also overflow, which the second look finds harmless
         sound = vectors.sum(dtype=torch.promote_types(vectors.dtype, torch.float32)).isfinite()

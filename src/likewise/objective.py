@@ -38,6 +38,7 @@ def objective(
     memory: int | None = None,
     memory_warm_up: int = 0,
     gather: bool | dist.ProcessGroup = False,
+    trusting: bool = False,
     **settings: Any,
 ) -> Objective:
     """The objective of a loss: a name in `likewise.LOSSES` with its settings, or a loss object.
@@ -50,6 +51,8 @@ def objective(
     - memory: also compare with this many embeddings of earlier batches (needs dim), after `memory_warm_up` batches.
     - gather: compare with the batches of all ranks (True, or a process group). The value is that of the global batch; the
       gradient is right after the mean over ranks that DistributedDataParallel takes.
+    - trusting: do not look for NaN and for unknown classes in every batch. On a GPU the look waits for the device; a training loop
+      that watches its loss does without.
     """
     if isinstance(loss, str):
         loss_class = LOSSES[known_name("loss", loss, LOSSES)]
@@ -82,7 +85,7 @@ def objective(
         if trait(loss, "meets") != "batch" or hasattr(loss, "of_batch") or hasattr(loss, "of_vectors"):
             raise ValueError(f"{type(loss).__name__} does not compare embeddings with other embeddings: it cannot use a memory")
         bank = MemoryBank(memory, dim, warm_up=memory_warm_up)
-    return Objective(loss, miner=miner, normalize=normalize, block=block, compile=compile, proxies=proxies, memory=bank, gather=gather)
+    return Objective(loss, miner=miner, normalize=normalize, block=block, compile=compile, proxies=proxies, memory=bank, gather=gather, trusting=trusting)
 
 
 class Objective(nn.Module):
@@ -99,6 +102,7 @@ class Objective(nn.Module):
         proxies: Proxies | None,
         memory: MemoryBank | None,
         gather: bool | dist.ProcessGroup,
+        trusting: bool = False,
     ) -> None:
         super().__init__()
         self.loss = loss
@@ -109,6 +113,7 @@ class Objective(nn.Module):
         self.proxies = proxies
         self.memory = memory
         self.gather = gather
+        self.trusting = trusting
 
     def forward(
         self,
@@ -146,7 +151,7 @@ class Objective(nn.Module):
         """The labels as this objective uses them, after a look at both."""
         classes: int | None = self.proxies.num_classes if self.proxies is not None else getattr(self.loss, "num_classes", None)
         dim = next((owner.vectors.shape[1] for owner in (self.proxies, self.memory) if owner is not None), None)
-        return checked_labels(embeddings, labels, names=names, num_classes=classes, dim=dim)
+        return checked_labels(embeddings, labels, names=names, num_classes=classes, dim=dim, values=not self.trusting)
 
     def rows(self, embeddings: Tensor, labels: Tensor) -> Rows:
         """The batch's rows as this objective compares them, on this rank alone."""

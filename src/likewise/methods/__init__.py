@@ -83,8 +83,6 @@ class Method:
             _check(f"setting of {self.mining.name}", self.mining, MINERS[known_name("miner", self.mining.name, MINERS)])
         sampler = SAMPLERS[known_name("sampler", self.sampler.name, SAMPLERS)]
         _check(f"setting of the {self.sampler.name} sampler", self.sampler, sampler, without=FROM_BATCH)
-        for name in self.search:
-            at(self, name)
         if self.norm is not None and (self.norm <= 0 or self.normalize is True):
             raise ValueError(f"{self.name}: norm={self.norm} must be above 0, and excludes normalize=true (length 1)")
         if self.ensemble.members < 1 or not 0 <= self.head_only < 1:

@@ -35,6 +35,7 @@ class Protocol:
     frozen_batch_norm: bool = True
     # optimisation
     batch: int = 112  # images a step
+    few_classes: Literal["error", "more_images"] = "error"  # what to do where a batch needs more classes than there are
     steps: int = 600
     optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
     learning_rate: float = 2e-5

@@ -1,0 +1,1 @@
+"""Training: methods as data become trained networks."""

@@ -1,0 +1,98 @@
+"""Checkpoints: atomic, checksummed, read without running any code from them.
+
+A file is torch's format followed by 32 bytes, the SHA-256 of all before. It is written beside its place, flushed to the disk and then
+renamed; the one before it is kept as `previous.ckpt`. So at every moment a whole one is there, and a damaged one is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+DIGEST = 32  # bytes
+
+
+class DamagedCheckpoint(ValueError):
+    """A checkpoint that is not as it was written."""
+
+
+class Checkpoints:
+    """The checkpoints of one run, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def last(self) -> Path:
+        return self.folder / "last.ckpt"
+
+    @property
+    def previous(self) -> Path:
+        return self.folder / "previous.ckpt"
+
+    def save(self, state: dict[str, Any]) -> None:
+        """`state` (tensors, numbers, texts, lists, dicts) as the last checkpoint. If it cannot be written, the last one stays."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        written = self.folder / "writing.ckpt"
+        try:
+            with written.open("wb") as file:
+                buffer = io.BytesIO()
+                torch.save(state, buffer)
+                content = buffer.getbuffer()
+                file.write(content)
+                file.write(hashlib.sha256(content).digest())
+                file.flush()
+                os.fsync(file.fileno())
+            if self.last.exists():
+                _link(self.last, self.previous)
+            os.replace(written, self.last)
+            _flush(self.folder)
+        except OSError as fault:
+            written.unlink(missing_ok=True)
+            raise OSError(
+                f"the checkpoint could not be written to {self.folder} ({fault.strerror or fault}): make room there; "
+                "the checkpoint before it is unharmed, and the same command with --resume goes on from it"
+            ) from fault
+
+    def load(self) -> dict[str, Any] | None:
+        """The last whole checkpoint, or None where there is none."""
+        faults = []
+        for path in (self.last, self.previous):
+            try:
+                return read_checkpoint(path)
+            except FileNotFoundError:
+                continue
+            except DamagedCheckpoint as fault:
+                faults.append(str(fault))
+        if faults:
+            raise DamagedCheckpoint(f"{' and '.join(faults)}: start again without --resume and with another --out")
+        return None
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    content = path.read_bytes()
+    if len(content) <= DIGEST or hashlib.sha256(content[:-DIGEST]).digest() != content[-DIGEST:]:
+        raise DamagedCheckpoint(f"{path} is damaged: its checksum does not fit")
+    state: dict[str, Any] = torch.load(io.BytesIO(content[:-DIGEST]), map_location="cpu", weights_only=True)
+    return state
+
+
+def _link(source: Path, target: Path) -> None:
+    """`target` becomes what `source` is now, without a moment in which there is none."""
+    beside = target.with_suffix(".linking")
+    beside.unlink(missing_ok=True)
+    os.link(source, beside)
+    os.replace(beside, target)
+
+
+def _flush(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

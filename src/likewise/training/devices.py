@@ -1,0 +1,124 @@
+"""Devices: where a training runs, in which precision, on how many ranks. The launching and the precision are lightning-fabric's."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from likewise.protocols import Protocol
+
+PRECISIONS = {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}
+BUCKET = 25 * 2**20  # numbers that are averaged over ranks in one go
+
+
+class Devices:
+    """One device of this process, and its place among the ranks (torchrun starts them)."""
+
+    def __init__(self, protocol: Protocol, *, device: str = "auto") -> None:
+        kind = checked_device(device)
+        precision = protocol.precision
+        if precision == "auto":
+            precision = "bf16" if kind.startswith("cuda") else "fp32"
+        if precision == "fp16" and kind == "cpu":
+            raise ValueError("precision=fp16 needs a GPU: use bf16 or fp32 on a CPU")
+        ranks = int(os.environ.get("WORLD_SIZE", "1"))
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # fabric's advice on launchers is not the user's concern
+            from lightning_fabric import Fabric
+
+            self.fabric = Fabric(
+                accelerator="cpu" if kind == "cpu" else "cuda",
+                devices=local if ranks > 1 else ([int(kind.split(":")[1])] if ":" in kind else 1),
+                num_nodes=max(ranks // local, 1),
+                strategy="ddp" if ranks > 1 else "auto",
+                precision=PRECISIONS[precision],  # type: ignore[arg-type]
+            )
+            self.fabric.launch()
+
+    @property
+    def device(self) -> torch.device:
+        found: torch.device = self.fabric.device
+        return found
+
+    @property
+    def rank(self) -> int:
+        return int(self.fabric.global_rank)
+
+    @property
+    def num_ranks(self) -> int:
+        return int(self.fabric.world_size)
+
+    def setup(self, optimizer: torch.optim.Optimizer) -> Any:
+        """The optimiser with fabric's loss scaling around it."""
+        return self.fabric.setup_optimizers(optimizer)
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = self.fabric.autocast()
+        return context
+
+    def backward(self, loss: Tensor) -> None:
+        self.fabric.backward(loss)
+
+    def clip(self, module: nn.Module, optimizer: Any, largest: float) -> None:
+        self.fabric.clip_gradients(module, optimizer, max_norm=largest, error_if_nonfinite=False)
+
+    def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """The mean over ranks of every gradient. Done here, after the backward passes, rather than by DistributedDataParallel's hooks:
+        gradient caching and ensembles go backward several times a step.
+        """
+        if self.num_ranks == 1:
+            return
+        for bucket in _buckets([parameter.grad for parameter in parameters if parameter.grad is not None]):
+            flat = torch.cat([gradient.flatten() for gradient in bucket])
+            dist.all_reduce(flat)
+            for gradient, mean in zip(bucket, flat.div_(self.num_ranks).split([held.numel() for held in bucket]), strict=True):
+                gradient.copy_(mean.view_as(gradient))
+
+    def share_buffers(self, module: nn.Module) -> None:
+        """Rank 0's running statistics for all: each rank has seen its own share."""
+        if self.num_ranks > 1:
+            for buffer in module.buffers():
+                dist.broadcast(buffer, src=0)
+
+    def any(self, wish: bool, *, asked: bool) -> bool:
+        """Whether a rank wishes so; all ranks then do. Asking waits for all of them: they are only `asked` now and then."""
+        if self.num_ranks == 1 or not asked:
+            return wish and self.num_ranks == 1
+        flag = torch.tensor(float(wish), device=self.device)
+        dist.all_reduce(flag)
+        return bool(flag > 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        held: dict[str, Any] = self.fabric.strategy.precision.state_dict()
+        return held
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.fabric.strategy.precision.load_state_dict(state)
+
+
+def checked_device(name: str) -> str:
+    """cpu or cuda[:N]; auto is cuda where there is one."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cpu" or (name.split(":")[0] == "cuda" and torch.cuda.is_available()):
+        return name
+    raise ValueError(f"device is {name!r}: expected cpu, auto, or cuda where there is a GPU")
+
+
+def _buckets(gradients: list[Tensor]) -> Iterable[list[Tensor]]:
+    bucket: list[Tensor] = []
+    for gradient in gradients:
+        if bucket and sum(held.numel() for held in bucket) + gradient.numel() > BUCKET:
+            yield bucket
+            bucket = []
+        bucket.append(gradient)
+    if bucket:
+        yield bucket

@@ -1,0 +1,126 @@
+"""Feeds: a data set as the training loop takes it, images or vectors, and the sampler that a method wants over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from likewise.data.batches import Batches, keep_resident
+from likewise.data.cache import pack
+from likewise.data.dataset import Dataset, Features
+from likewise.data.packed import PackedImages, Problem
+from likewise.door import known_name
+from likewise.methods import Method
+from likewise.protocols import Protocol
+from likewise.samplers import SAMPLERS, BatchSampler
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Feed:
+    """Labelled items, ready to be cut into batches: packed images, or vectors."""
+
+    source: PackedImages | Tensor  # Tensor: float32 (items, dimensions)
+    labels: Int64s  # (items,) class numbers of the data set
+    indices: Int64s  # (items,) the items' numbers in the data set
+    skipped: tuple[Problem, ...] = ()  # images that could not be decoded
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def num_classes(self) -> int:
+        return len(np.unique(self.labels))
+
+    @property
+    def in_features(self) -> int | None:
+        """The dimension of vectors; None for images."""
+        return self.source.shape[1] if isinstance(self.source, Tensor) else None
+
+    def subset(self, positions: Int64s) -> Feed:
+        """The items at these positions, without a copy of the pixels."""
+        source = self.source.subset(positions) if isinstance(self.source, PackedImages) else self.source[torch.from_numpy(positions)]
+        return replace(self, source=source, labels=self.labels[positions], indices=self.indices[positions])
+
+    def to(self, device: torch.device) -> Feed:
+        """On the device, where it fits there."""
+        if isinstance(self.source, PackedImages):
+            return replace(self, source=keep_resident(self.source, device))
+        return replace(self, source=self.source.to(device))
+
+    def codes(self) -> Int64s:
+        """The classes counted 0, 1, 2, ... in their order: what proxies and meta-classes count."""
+        return np.unique(self.labels, return_inverse=True)[1].astype(np.int64)
+
+    def batches(
+        self, sampler: BatchSampler, protocol: Protocol, *, device: torch.device, seed: int, first_step: int, needs_positive_pair: bool
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Inputs, codes (on the device) and positions (on the CPU) of each batch of the sampler's next epoch."""
+        codes = self.codes()
+        if isinstance(self.source, Tensor):
+            for chosen in sampler:
+                yield self._vectors(torch.as_tensor(chosen), torch.from_numpy(codes), device)
+            return
+        by_index = np.full(self.indices.max() + 1, -1)
+        by_index[self.indices] = codes
+        images = Batches(
+            self.source.relabelled(codes),
+            sampler,
+            protocol.train_augmentation,
+            device=device,
+            seed=seed,
+            dataset_labels=by_index if sampler.num_ranks == 1 else None,  # a rank's share may be of one class
+            needs_positive_pair=needs_positive_pair,
+        )
+        for batch in images.from_step(first_step):
+            yield batch.images, batch.labels, batch.positions
+
+    def _vectors(self, positions: Tensor, codes: Tensor, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        assert isinstance(self.source, Tensor)
+        return self.source[positions.to(self.source.device)].to(device), codes[positions].to(device), positions
+
+
+def make_feed(dataset: Dataset, protocol: Protocol, *, progress: bool = True) -> Feed:
+    """The data set packed as the protocol says; vectors as they are."""
+    if isinstance(dataset.items, Features):
+        return Feed(torch.from_numpy(dataset.items.array), dataset.labels, np.arange(len(dataset)))
+    side = None if protocol.side == "as_is" else protocol.side
+    packed = pack(dataset, side=side, progress=progress)
+    return Feed(packed, packed.labels.numpy(), packed.indices.numpy(), packed.skipped)
+
+
+def make_sampler(method: Method, protocol: Protocol, codes: Int64s, *, seed: int, rank: int = 0, num_ranks: int = 1) -> BatchSampler:
+    """The method's sampler, with as many classes as the protocol's batch holds.
+
+    Where the data set has too few classes, a protocol with few_classes="more_images" takes more images of each.
+    """
+    kind = SAMPLERS[known_name("sampler", method.sampler.name, SAMPLERS)]
+    settings = dict(method.sampler.settings)
+    shared = {"seed": seed, "rank": rank, "num_ranks": num_ranks}
+    if method.sampler.name == "shuffled":
+        return kind(codes, batch_size=protocol.batch, **settings, **shared)  # type: ignore[call-arg]
+    if method.sampler.name == "episode":
+        per_class = int(settings["num_support"]) + int(settings["num_query"])
+    else:
+        per_class = 2 if method.sampler.name == "n_pair" else int(settings["num_images"])
+    num_classes = max(protocol.batch // per_class, 1)
+    sizes = np.bincount(codes)
+    available = int((sizes >= (per_class if method.sampler.name == "episode" else 2)).sum())
+    if num_classes > available:
+        needed = f"{protocol.name}'s batch of {protocol.batch} images is {num_classes} classes x {per_class} for {method.name}"
+        if protocol.few_classes == "error" or available < 2:
+            raise ValueError(
+                f"{needed}, but only {available} training classes have enough images: set batch={max(available, 2) * per_class} or smaller"
+            )
+        if method.sampler.name == "episode":  # a class's images cannot be multiplied: fewer classes
+            return kind(codes, num_classes=available, **settings, **shared)  # type: ignore[call-arg]
+        settings = {name: value for name, value in settings.items() if name in ("short", "balance", "singletons")}
+        per_class = protocol.batch // available
+        return SAMPLERS["group"](codes, num_classes=available, num_images=per_class, **{"short": "repeat"} | settings, **shared)  # type: ignore[arg-type,call-arg]
+    return kind(codes, num_classes=num_classes, **settings, **shared)  # type: ignore[call-arg]

@@ -1,0 +1,251 @@
+"""The loop: a method, a protocol and a feed as a training under way. All that a checkpoint holds is here, and nothing else decides.
+
+Random choices are functions of (seed, step, rank), so that a training resumed at step n goes on exactly as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from likewise.methods import Method
+from likewise.models import freeze_batch_norm
+from likewise.models.network import NetworkSpec, make_network
+from likewise.protocols import Protocol
+from likewise.training.devices import Devices
+from likewise.training.feeds import Feed, make_sampler
+from likewise.training.gradient_cache import cached_backward
+from likewise.training.objectives import Objectives
+from likewise.training.optimisation import make_optimizer, set_rates
+from likewise.training.scoring import embed_feed, score
+from likewise.training.watchdogs import collapse_warning, divergence, plateau_warning
+
+LOGGED = 50  # rows of the log of a training, about
+ASKED = 10  # steps between two times that ranks ask each other whether to stop
+CHOSEN_BY = "MAP@R"  # on held-out training classes
+
+Row = dict[str, float]
+
+
+class Training:
+    """A training at some step. `run` takes it to its end."""
+
+    def __init__(
+        self,
+        method: Method,
+        protocol: Protocol,
+        feed: Feed,
+        *,
+        seed: int,
+        devices: Devices,
+        weights: Path | None = None,
+        validation: Feed | None = None,
+        micro_batch: int | None = None,
+    ) -> None:
+        self.method, self.protocol, self.seed, self.devices, self.micro_batch = method, protocol, seed, devices, micro_batch
+        self.device = devices.device
+        self.feed = feed.to(self.device)
+        self.validation = None if validation is None else validation.to(self.device)
+        codes = feed.codes()
+        self.sampler = make_sampler(method, protocol, codes, seed=seed, rank=devices.rank, num_ranks=devices.num_ranks)
+        self.network = make_network(network_spec(method, protocol, feed.in_features), seed=seed, weights=weights).to(self.device)
+        if self.device.type == "cuda":
+            self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if protocol.frozen_batch_norm:
+            freeze_batch_norm(self.network)
+        self.objectives = Objectives(
+            method,
+            num_classes=int(codes.max()) + 1,
+            dim=self.network.spec.dim,
+            steps=protocol.steps,
+            seed=seed,
+            gather=devices.num_ranks > 1,
+        ).to(self.device)
+        self.optimizer = devices.setup(make_optimizer(method, protocol, self.network, self.objectives, pretrained=weights is not None))
+        compiles = self.device.type == "cuda" if protocol.compile == "auto" else protocol.compile
+        self.members = [torch.compile(member, dynamic=False) if compiles else member for member in self.network.members]
+        self.step = 0
+        self.epoch, self.step_of_epoch = 0, 0
+        self.rows: list[Row] = []
+        self.seconds = 0.0
+        self.best_step = 0
+        self.best: dict[str, float] = {}
+        self.best_weights: dict[str, Tensor] | None = None
+        self.warnings: list[str] = []
+        self._summed = torch.zeros((), device=self.device)  # loss since the last row
+        self._num_summed = 0
+
+    def run(
+        self,
+        *,
+        on_step: Callable[[int], None] | None = None,
+        on_row: Callable[[Row], None] | None = None,
+        on_warning: Callable[[str], None] | None = None,
+        should_save: Callable[[int], bool] | None = None,
+        save: Callable[[dict[str, Any]], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+        kept: str = "",
+    ) -> bool:
+        """To the last step; False if `should_stop` ended it before, after a checkpoint. `kept` says where the last checkpoint is."""
+        every = max(1, self.protocol.steps // LOGGED)
+        self.network.train()
+        began = time.perf_counter()
+        stream = self._stream()
+        while self.step < self.protocol.steps:
+            inputs, labels, positions = next(stream)
+            self._take_step(inputs, labels, positions)
+            at_end = self.step == self.protocol.steps
+            validates = self.validation is not None and (self.step % self.protocol.validate_every == 0 or at_end)
+            stops = should_stop is not None and self.devices.any(should_stop(), asked=self.step % ASKED == 0 or at_end)
+            saves = not at_end and (stops or (should_save is not None and should_save(self.step)))
+            if self.step % every == 0 or validates or at_end or saves or self.device.type == "cpu":
+                self._watch(inputs, kept)
+            if self.step % every == 0 or validates or at_end:
+                self.seconds, began = self.seconds + time.perf_counter() - began, time.perf_counter()
+                row = self._row(validates)
+                self.rows.append(row)
+                for callback, said in ((on_row, [row]), (on_warning, self._new_warnings(row))):
+                    for one in said if callback is not None else []:
+                        callback(one)  # type: ignore[operator]
+            if on_step is not None:
+                on_step(self.step)
+            if saves and save is not None:
+                save(self.state_dict())
+            if stops and not at_end:
+                return False
+        self.seconds += time.perf_counter() - began
+        if self.best_weights is not None:
+            self.network.load_state_dict(self.best_weights)
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on: tensors, numbers and texts only."""
+        return {
+            "step": self.step,
+            "epoch": self.epoch,
+            "network": self.network.state_dict(),
+            "objectives": self.objectives.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "sampler": self.sampler.state_dict(epoch=self.epoch, step=self.step_of_epoch),
+            "precision": self.devices.state_dict(),
+            "rows": self.rows,
+            "seconds": self.seconds,
+            "best_step": self.best_step,
+            "best": self.best,
+            "best_weights": self.best_weights,
+            "summed": self._summed.detach().cpu(),
+            "num_summed": self._num_summed,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.step, self.epoch, self.step_of_epoch = state["step"], state["epoch"], state["sampler"]["step"]
+        self.network.load_state_dict(state["network"])
+        self.objectives.load_state_dict(state["objectives"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.sampler.load_state_dict(state["sampler"])
+        self.devices.load_state_dict(state["precision"])
+        self.rows, self.seconds = list(state["rows"]), state["seconds"]
+        self.best_step, self.best, self.best_weights = state["best_step"], state["best"], state["best_weights"]
+        self._summed, self._num_summed = state["summed"].to(self.device), state["num_summed"]
+
+    def _stream(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Batches from the present step on, epoch after epoch."""
+        self.sampler.start_at(self.epoch, self.step_of_epoch)
+        while True:
+            needs_positive = self.method.sampler.name != "shuffled"
+            for batch in self.feed.batches(
+                self.sampler, self.protocol, device=self.device, seed=self.seed, first_step=self.step, needs_positive_pair=needs_positive
+            ):
+                self.step_of_epoch += 1
+                yield batch
+            self.epoch, self.step_of_epoch = self.epoch + 1, 0
+
+    def _take_step(self, inputs: Tensor, labels: Tensor, positions: Tensor) -> None:
+        torch.manual_seed((self.seed * 1_000_003 + self.step) * 4099 + self.devices.rank)  # of miners that draw
+        set_rates(self.optimizer, self.method, self.protocol, self.step)
+        items = positions.to(self.device) if self.method.memory else positions
+        total = self._summed
+        for number, member in enumerate(self.members):
+            loss, embeddings = self._backward(number, member, inputs, labels, items)
+            total = total + loss
+            self.devices.average_gradients([*self.network.members[number].parameters(), *self.objectives.of_level[number].parameters()])
+            if self.protocol.clip:
+                self.devices.clip(self.network.members[number], self.optimizer, self.protocol.clip)
+            if number == 0 and hasattr(self.sampler, "update"):
+                self.sampler.update(embeddings[-1], labels)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        self._summed, self._num_summed = total, self._num_summed + 1
+
+    def _backward(
+        self, number: int, member: nn.Module | Callable[..., Any], inputs: Tensor, labels: Tensor, items: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Adds a member's gradient; its loss and embeddings, without a graph."""
+
+        def embed(share: Tensor) -> tuple[Tensor, ...]:
+            with self.devices.autocast():
+                found: tuple[Tensor, ...] = member(share)
+            return found
+
+        def loss_of(embeddings: tuple[Tensor, ...]) -> Tensor:
+            loss: Tensor = self.objectives(number, embeddings, labels, items)
+            return loss
+
+        if self.micro_batch is not None and self.micro_batch < len(inputs):
+            module = self.network.members[number]
+            return cached_backward(embed, inputs, loss_of, micro_batch=self.micro_batch, module=module, backward=self.devices.backward)
+        embeddings = embed(inputs)
+        loss = loss_of(embeddings)
+        self.devices.backward(loss)
+        return loss.detach(), tuple(vectors.detach() for vectors in embeddings)
+
+    def _watch(self, inputs: Tensor, kept: str) -> None:
+        if not self._summed.isfinite():
+            raise divergence(self.step, self.network, inputs, kept)
+
+    def _row(self, validates: bool) -> Row:
+        mean = float(self._summed) / max(self._num_summed, 1)
+        row: Row = {"step": self.step, "loss": mean, "seconds": self.seconds}
+        row["images_per_second"] = self.step * self.protocol.batch / max(self.seconds, 1e-9)
+        self._summed, self._num_summed = torch.zeros((), device=self.device), 0
+        if validates:
+            row |= self._validate()
+        return row
+
+    def _validate(self) -> Row:
+        assert self.validation is not None
+        self.devices.share_buffers(self.network)
+        embeddings = embed_feed(self.network, self.validation, self.protocol, device=self.device)
+        found = score(embeddings, self.validation.labels, self.protocol, metrics=("R@K", CHOSEN_BY), binary=self.network.spec.binary)
+        warning = collapse_warning(embeddings, self.step)
+        self.warnings = [warning] if warning else []
+        if not self.best or found[CHOSEN_BY] > self.best[CHOSEN_BY]:
+            self.best_step, self.best = self.step, found
+            self.best_weights = {name: held.detach().cpu().clone() for name, held in self.network.state_dict().items()}
+        return {"R@1": found["R@1"], CHOSEN_BY: found[CHOSEN_BY]}
+
+    def _new_warnings(self, row: Row) -> list[str]:
+        if CHOSEN_BY not in row:
+            return []
+        plateau = plateau_warning([held[CHOSEN_BY] for held in self.rows if CHOSEN_BY in held], self.step)
+        return [*self.warnings, *([plateau] if plateau else [])]
+
+
+def network_spec(method: Method, protocol: Protocol, in_features: int | None = None) -> NetworkSpec:
+    """The network that a method trains under a protocol."""
+    return NetworkSpec(
+        backbone=protocol.backbone,
+        pooling=protocol.pooling,
+        head=method.head.kind,
+        dim=protocol.dim if method.head.dim is None else method.head.dim,
+        levels=method.head.levels,
+        num_members=method.ensemble.members,
+        in_features=in_features,
+        binary=method.head.binary,
+    )

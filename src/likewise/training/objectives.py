@@ -1,0 +1,78 @@
+"""Objectives: what a method minimises, one for each level of each member of its network."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from likewise.methods import Method
+from likewise.mining import MINERS
+from likewise.objective import Objective, objective, unit
+
+
+class Objectives(nn.Module):
+    """Loss of a member's embeddings: the sum over its levels, each with an objective (and proxies) of its own.
+
+    A member of an ensemble sees its own meta-classes: a random partition of the classes, drawn by the seed and the member's number
+    (DREML). `norm` brings the embeddings to that length first.
+    """
+
+    meta_classes: Tensor
+
+    def __init__(self, method: Method, *, num_classes: int, dim: int, steps: int, seed: int, gather: bool) -> None:
+        super().__init__()
+        self.norm = method.norm
+        members = method.ensemble.members
+        partitions = [_partition(num_classes, method.ensemble.meta_classes, seed, member) for member in range(members)]
+        self.register_buffer("meta_classes", torch.from_numpy(np.stack(partitions)))  # (members, classes)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.of_level = nn.ModuleList(
+                nn.ModuleList(
+                    _objective(method, num_classes=int(partition.max()) + 1, dim=dim, steps=steps, gather=gather)
+                    for _ in method.head.levels
+                )
+                for partition in partitions
+            )
+
+    def forward(self, member: int, embeddings: tuple[Tensor, ...], labels: Tensor, items: Tensor) -> Tensor:
+        """The loss of one member's embeddings, one of each level, of items with these codes."""
+        labels = self.meta_classes[member][labels]
+        total = embeddings[0].new_zeros(())
+        for vectors, own in zip(embeddings, self.of_level[member], strict=True):
+            total = total + own(vectors if self.norm is None else self.norm * unit(vectors), labels, items=items)
+        return total
+
+    def groups(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+        """The parameters of proxies, and those of the losses themselves."""
+        proxies, own = [], []
+        for name, parameter in self.named_parameters():
+            (proxies if ".proxies." in name else own).append(parameter)
+        return proxies, own
+
+
+def _objective(method: Method, *, num_classes: int, dim: int, steps: int, gather: bool) -> Objective:
+    mining = None if method.mining is None else MINERS[method.mining.name](**method.mining.settings)
+    return objective(
+        method.loss.name,
+        mining=mining,
+        normalize=False if method.norm is not None else method.normalize,
+        num_classes=num_classes,
+        dim=dim,
+        memory=method.memory or None,
+        memory_warm_up=round(method.memory_warm_up * steps) if method.memory else 0,
+        gather=gather,
+        trusting=True,  # the loop watches the loss
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in method.loss.settings.items()},
+    )
+
+
+def _partition(num_classes: int, meta_classes: int, seed: int, member: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The meta-class of each class; without meta-classes the class itself. Meta-classes differ in size by at most one class."""
+    if not meta_classes:
+        return np.arange(num_classes)
+    order = np.random.default_rng([seed, member]).permutation(num_classes)
+    partition = np.empty(num_classes, dtype=np.int64)
+    partition[order] = np.arange(num_classes) % min(meta_classes, num_classes)
+    return partition

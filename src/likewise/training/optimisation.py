@@ -1,0 +1,72 @@
+"""Optimisation: parameter groups with their learning rates, and how the rate goes over the steps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+
+from likewise.methods import Method
+from likewise.models.network import Network
+from likewise.protocols import Protocol
+from likewise.training.objectives import Objectives
+
+
+def make_optimizer(
+    method: Method, protocol: Protocol, network: Network, objectives: Objectives, *, pretrained: bool
+) -> torch.optim.Optimizer:
+    """The protocol's optimiser over four kinds of parameters: backbone, new layers, proxies, and the loss's own.
+
+    Each group's rate is the protocol's times the method's multiple. A backbone that is not pretrained is as new as the head: both have
+    the protocol's rate, and proxies keep their ratio to the head. Norms, biases and other vectors do not decay, nor do the
+    loss's own parameters. A group knows its `base` rate and whether it is `new`.
+    """
+    backbone, head = [], []
+    for name, parameter in network.named_parameters():
+        if parameter.requires_grad:
+            (backbone if ".backbone." in f".{name}" else head).append(parameter)
+    proxies, own = objectives.groups()
+    rates, decay = method.rates, protocol.weight_decay
+    to_head = 1.0 if pretrained else rates.head
+    groups = [
+        *_groups(backbone, rate=1.0, decay=decay, new=False),
+        *_groups(head, rate=rates.head / to_head, decay=decay, new=True),
+        *_groups(proxies, rate=rates.proxies / to_head, decay=decay, new=True),
+        *_groups(own, rate=rates.loss, decay=0.0, new=True),
+    ]
+    for group in groups:
+        group["base"] = group["lr"] = group["lr"] * rates.base * protocol.learning_rate
+    if not groups:
+        raise ValueError(f"{method.name} under {protocol.name} has nothing to learn: a backbone without weights needs a head")
+    fused = all(parameter.is_cuda for group in groups for parameter in group["params"])
+    if protocol.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=protocol.learning_rate, momentum=protocol.momentum, fused=fused)
+    kind = torch.optim.AdamW if protocol.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, lr=protocol.learning_rate, eps=protocol.eps, fused=fused)
+
+
+def set_rates(optimizer: torch.optim.Optimizer, method: Method, protocol: Protocol, step: int) -> float:
+    """Sets every group's rate for this step (0 is the first); gives the schedule's factor."""
+    factor = schedule_factor(protocol, step)
+    only_new = step < method.head_only * protocol.steps
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0 if only_new and not group["new"] else group["base"] * factor
+    return factor
+
+
+def schedule_factor(protocol: Protocol, step: int) -> float:
+    """By what the learning rate is multiplied at this step: 1 throughout, half a cosine to 0, or gamma after each milestone."""
+    if protocol.schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * step / protocol.steps))
+    if protocol.schedule == "steps":
+        return float(protocol.gamma ** sum(step >= milestone * protocol.steps for milestone in protocol.milestones))
+    return 1.0
+
+
+def _groups(parameters: list[nn.Parameter], *, rate: float, decay: float, new: bool) -> list[dict[str, Any]]:
+    matrices = [parameter for parameter in parameters if parameter.ndim > 1]
+    vectors = [parameter for parameter in parameters if parameter.ndim <= 1]
+    both = [(matrices, decay), (vectors, 0.0)]
+    return [{"params": chosen, "lr": rate, "weight_decay": own, "new": new} for chosen, own in both if chosen]
