@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 import numpy as np
@@ -57,6 +59,17 @@ def decode(
         pixels = _any_format(data, pixel_limit)
     if box is not None:
         pixels = _cut(pixels, box)
+    return _finished(pixels, side, enlarge, pixel_limit)
+
+
+def from_pillow(image: Image.Image, *, side: int | None = 256, enlarge: bool = True, pixel_limit: int = PIXEL_LIMIT) -> Tensor:
+    """An image that Pillow has opened already, as `decode` gives it from a file that Pillow decodes. Raises Undecodable."""
+    with _faults_in_words():
+        pixels = _pillow_pixels(image, pixel_limit)
+    return _finished(pixels, side, enlarge, pixel_limit)
+
+
+def _finished(pixels: Array, side: int | None, enlarge: bool, pixel_limit: int) -> Tensor:
     image = torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1)
     return image if side is None else _resized(image, side, enlarge, pixel_limit)
 
@@ -120,21 +133,31 @@ def _upright(pixels: Array, orientation: int) -> Array:
 
 
 def _any_format(data: bytes, pixel_limit: int) -> Array:
+    with _faults_in_words(), Image.open(io.BytesIO(data)) as image:
+        return _pillow_pixels(image, pixel_limit)
+
+
+@contextmanager
+def _faults_in_words() -> Iterator[None]:
+    """Whatever Pillow raises inside as Undecodable, and no warnings."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # large images, odd EXIF blocks: what matters raises
-            with Image.open(io.BytesIO(data)) as image:
-                _refuse_bomb(image.height, image.width, pixel_limit)
-                if image.format == "EPS":
-                    raise Undecodable("PostScript is a program, not pixels: convert it to PNG")
-                image.load()
-                return _upright(_eight_bit_rgb(image), _orientation(image))
+            yield
     except Undecodable:
         raise
     except UnidentifiedImageError:
         raise Undecodable("not an image, or of a format that Pillow does not read") from None
     except Exception as fault:  # Pillow's plugins raise OSError, SyntaxError, struct.error, EOFError, ... on broken files
         raise Undecodable(f"broken image: {fault or type(fault).__name__}") from fault
+
+
+def _pillow_pixels(image: Image.Image, pixel_limit: int) -> Array:
+    _refuse_bomb(image.height, image.width, pixel_limit)
+    if image.format == "EPS":
+        raise Undecodable("PostScript is a program, not pixels: convert it to PNG")
+    image.load()
+    return _upright(_eight_bit_rgb(image), _orientation(image))
 
 
 def _eight_bit_rgb(image: Image.Image) -> Array:

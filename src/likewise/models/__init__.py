@@ -1,0 +1,30 @@
+"""Models: backbones, level taps, heads, ensembles, and the Embedder that holds one with its preprocessing."""
+
+from likewise.models.backbones import BACKBONES, LEVELS, Backbone, Level, freeze_batch_norm, make_backbone
+from likewise.models.embedder import Embedder, Preprocessing
+from likewise.models.embedding import embed_batches, embed_packed, tensor_inputs
+from likewise.models.heads import HEADS
+from likewise.models.network import Member, Network, NetworkSpec, make_network
+from likewise.models.pooling import POOLINGS
+from likewise.models.weights import load_weights
+
+__all__ = [
+    "BACKBONES",
+    "HEADS",
+    "LEVELS",
+    "POOLINGS",
+    "Backbone",
+    "Embedder",
+    "Level",
+    "Member",
+    "Network",
+    "NetworkSpec",
+    "Preprocessing",
+    "embed_batches",
+    "embed_packed",
+    "freeze_batch_norm",
+    "load_weights",
+    "make_backbone",
+    "make_network",
+    "tensor_inputs",
+]

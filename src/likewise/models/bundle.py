@@ -1,0 +1,93 @@
+"""Bundle: a folder with an embedder's weights (model.safetensors) and all else about it (embedder.json). No pickle.
+
+Written under another name and renamed when complete. Where a bundle is replaced, the old one is renamed away just before: a power cut
+between the two leaves both, under names that begin as the folder's does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+FORMAT_VERSION = 1
+DESCRIPTION, WEIGHTS = "embedder.json", "model.safetensors"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What lies in the folder: the weights' file, found to be as it was written, and the rest as JSON has it."""
+
+    weights: Path
+    spec: dict[str, Any]
+    preprocessing: dict[str, Any] | None
+    card: dict[str, Any]
+
+
+def write_bundle(
+    folder: Path, state: Mapping[str, Tensor], *, spec: dict[str, Any], preprocessing: dict[str, Any] | None, card: dict[str, Any]
+) -> None:
+    """Writes the folder, or replaces the bundle that is there; a folder with anything else in it is refused."""
+    if folder.exists() and not (folder / DESCRIPTION).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} is there and is not an embedder: give another folder, or empty it")
+    description = {"format": FORMAT_VERSION, "spec": spec, "preprocessing": preprocessing, "card": card}
+    json.dumps(description)  # what JSON cannot hold is found before anything is written
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    mark = secrets.token_hex(4)
+    unfinished, replaced = (folder.with_name(f"{folder.name}.{mark}.{what}") for what in ("unfinished", "replaced"))
+    try:
+        unfinished.mkdir()
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}, unfinished / WEIGHTS)
+        text = json.dumps({**description, "sha256": _sha256(unfinished / WEIGHTS)}, indent=2)
+        (unfinished / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+        for name in (WEIGHTS, DESCRIPTION):
+            _flush(unfinished / name)
+        if folder.exists():
+            os.replace(folder, replaced)
+        os.replace(unfinished, folder)
+    finally:
+        for leftover in (unfinished, replaced):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def read_bundle(folder: Path) -> Bundle:
+    """The bundle in the folder, or in its subfolder `embedder` (a run's); a ValueError says what is not as it was written."""
+    home = next((place for place in (folder, folder / "embedder") if (place / DESCRIPTION).is_file()), None)
+    if home is None:
+        raise ValueError(
+            f"{folder} holds no embedder: expected {DESCRIPTION} there or in {folder / 'embedder'}; give a run or a saved model"
+        )
+    try:
+        description = json.loads((home / DESCRIPTION).read_text(encoding="utf-8"))
+        version = description["format"]
+        if version == FORMAT_VERSION:
+            bundle = Bundle(home / WEIGHTS, description["spec"], description["preprocessing"], description["card"])
+            digest = description["sha256"]
+    except (ValueError, KeyError, TypeError) as fault:
+        raise ValueError(f"{home / DESCRIPTION} is damaged ({fault!r}): save the model again") from fault
+    if version != FORMAT_VERSION:
+        raise ValueError(f"{home} was written in format {version!r}, and this version of likewise reads {FORMAT_VERSION}: update likewise")
+    if not bundle.weights.is_file():
+        raise ValueError(f"{bundle.weights} is missing: copy the whole folder")
+    if _sha256(bundle.weights) != digest:
+        raise ValueError(f"{bundle.weights} differs from its checksum: it is damaged, or of another model; copy the whole folder again")
+    return bundle
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())

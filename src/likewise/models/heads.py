@@ -1,0 +1,84 @@
+"""Heads: from the features at one level to that level's embedding, un-normalised, in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from likewise.models.backbones.backbone import Level
+from likewise.models.pooling import POOLINGS
+
+RLL_GRID: dict[Level, int] = {"low": 4, "mid": 2}
+
+
+class Projection(nn.Linear):
+    """The last linear layer, Xavier-initialised: in float32 under autocast too, since 8 bits cannot tell near neighbours apart."""
+
+    def __init__(self, in_features: int, dim: int, *, bias: bool) -> None:
+        super().__init__(in_features, dim, bias=bias)
+        nn.init.xavier_uniform_(self.weight)
+        if bias:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        with torch.autocast(input.device.type, enabled=False):
+            return super().forward(input.float())
+
+
+def linear_head(channels: int, dim: int, *, pooling: str, level: Level) -> nn.Sequential:
+    """pool -> FC. With a bias: pooled ReLU features are all positive, and the bias can take their mean direction out of the embedding."""
+    return nn.Sequential(POOLINGS[pooling](), Projection(channels, dim, bias=True))
+
+
+def layer_norm_head(channels: int, dim: int, *, pooling: str, level: Level) -> nn.Sequential:
+    """pool -> layer norm without parameters -> FC (proxy-softmax; Zhai and Wu, 2019). The norm centres, so no bias is needed."""
+    return nn.Sequential(POOLINGS[pooling](), nn.LayerNorm(channels, elementwise_affine=False), Projection(channels, dim, bias=False))
+
+
+def mlp_head(channels: int, dim: int, *, pooling: str, level: Level) -> nn.Sequential:
+    """pool -> FC of the same width -> batch norm -> ReLU -> FC."""
+    hidden = nn.Linear(channels, channels, bias=False)
+    nn.init.xavier_uniform_(hidden.weight)
+    return nn.Sequential(POOLINGS[pooling](), hidden, nn.BatchNorm1d(channels), nn.ReLU(inplace=True), Projection(channels, dim, bias=True))
+
+
+def rll_head(channels: int, dim: int, *, pooling: str, level: Level) -> nn.Sequential:
+    """The ranked list authors' head. High: pool -> FC. Low and mid: average pool 5/3 -> 1x1 conv 128 -> BN -> ReLU -> FC 1024 -> BN ->
+    ReLU -> FC. No biases before norms nor at the end.
+
+    Differs in the average pool: to a grid of 4 x 4 (low) and 2 x 2 (mid), which is what 5/3 gives on the authors' maps of 14 and 7
+    pixels, so that the FC has one size for every backbone and image size.
+    """
+    if level == "high":
+        return nn.Sequential(POOLINGS[pooling](), Projection(channels, dim, bias=False))
+    grid = RLL_GRID[level]
+    mixing, hidden = nn.Conv2d(channels, 128, 1, bias=False), nn.Linear(128 * grid**2, 1024, bias=False)
+    nn.init.xavier_uniform_(mixing.weight)
+    nn.init.xavier_uniform_(hidden.weight)
+    return nn.Sequential(
+        nn.AdaptiveAvgPool2d(grid),
+        mixing,
+        nn.BatchNorm2d(128),
+        nn.ReLU(inplace=True),
+        nn.Flatten(),
+        hidden,
+        nn.BatchNorm1d(1024),
+        nn.ReLU(inplace=True),
+        Projection(1024, dim, bias=False),
+    )
+
+
+def no_head(channels: int, dim: int, *, pooling: str, level: Level) -> nn.Sequential:
+    """The pooled features as they are, whatever `dim` says: the untrained network's embedding."""
+    return nn.Sequential(POOLINGS[pooling]())
+
+
+HEADS: dict[str, Callable[..., nn.Sequential]] = {
+    "linear": linear_head,
+    "layer_norm": layer_norm_head,
+    "mlp": mlp_head,
+    "rll": rll_head,
+    "none": no_head,
+}

@@ -1,0 +1,194 @@
+"""Backbones: shapes of the taps, names of the public weight files, frozen norms."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from likewise.models import BACKBONES, LEVELS, Backbone, freeze_batch_norm, make_backbone
+
+TAPS = {  # channels of low, mid and high, and the sides of their maps for images of 64 pixels
+    "resnet18": ((128, 256, 512), (8, 4, 2)),
+    "resnet34": ((128, 256, 512), (8, 4, 2)),
+    "resnet50": ((512, 1024, 2048), (8, 4, 2)),
+    "resnet50_v1": ((512, 1024, 2048), (8, 4, 2)),
+    "bn_inception": ((576, 1056, 1024), (4, 2, 2)),
+    "convnet": ((64, 64, 128), (16, 8, 8)),
+    "mlp": ((512, 512, 512), ()),
+    "identity": ((10, 10, 10), ()),
+}
+
+
+def small(name: str) -> tuple[Backbone, Tensor]:
+    torch.manual_seed(0)
+    takes_images = bool(TAPS[name][1])
+    backbone = make_backbone(name, in_features=None if takes_images else 10).eval()
+    return backbone, torch.randn(2, 3, 64, 64) if takes_images else torch.randn(2, 10)
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_taps(name: str) -> None:
+    backbone, inputs = small(name)
+    with torch.no_grad():
+        low, mid, high = backbone(inputs, LEVELS)
+        (only_high,) = backbone(inputs)
+        reordered = backbone(inputs, ("mid", "low"))
+    channels, sides = TAPS[name]
+    places = [(side, side) for side in sides] or [()] * 3
+    assert [tuple(tap.shape) for tap in (low, mid, high)] == [(2, c, *place) for c, place in zip(channels, places, strict=True)]
+    assert tuple(backbone.channels[level] for level in LEVELS) == channels
+    assert backbone.gives_maps == (low.ndim == 4)
+    torch.testing.assert_close(only_high, high, rtol=0, atol=0)
+    torch.testing.assert_close(reordered, (mid, low), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_every_parameter_has_a_gradient_and_runs_in_bfloat16(name: str) -> None:
+    backbone, inputs = small(name)
+    backbone.train()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        (high,) = backbone(inputs)
+    assert high.isfinite().all()
+    if name != "identity":
+        high.float().square().mean().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in backbone.parameters())
+
+
+def resnet_names(num_blocks: tuple[int, ...], num_convolutions: int, has_first_shortcut: bool) -> set[str]:
+    norm = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    names = ["conv1.weight", *(f"bn1.{part}" for part in norm)]
+    for layer, count in enumerate(num_blocks, 1):
+        for block in range(count):
+            prefix = f"layer{layer}.{block}"
+            for number in range(1, num_convolutions + 1):
+                names += [f"{prefix}.conv{number}.weight", *(f"{prefix}.bn{number}.{part}" for part in norm)]
+            if block == 0 and (layer > 1 or has_first_shortcut):
+                names += [f"{prefix}.downsample.0.weight", *(f"{prefix}.downsample.1.{part}" for part in norm)]
+    return set(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "num_blocks", "num_convolutions", "num_parameters"),
+    [
+        ("resnet18", (2, 2, 2, 2), 2, 11_689_512 - 513_000),
+        ("resnet34", (3, 4, 6, 3), 2, 21_797_672 - 513_000),
+        ("resnet50", (3, 4, 6, 3), 3, 25_557_032 - 2_049_000),
+        ("resnet50_v1", (3, 4, 6, 3), 3, 25_557_032 - 2_049_000),
+    ],
+)
+def test_resnet_is_torchvision_s_without_classifier(
+    name: str, num_blocks: tuple[int, ...], num_convolutions: int, num_parameters: int
+) -> None:
+    backbone = make_backbone(name)
+    assert set(backbone.state_dict()) == resnet_names(num_blocks, num_convolutions, num_convolutions == 3)
+    assert sum(p.numel() for p in backbone.parameters()) == num_parameters
+
+
+def test_resnet_versions_differ_by_the_place_of_the_stride_only() -> None:
+    new, old = make_backbone("resnet50"), make_backbone("resnet50_v1")
+    for layer in (2, 3, 4):
+        blocks = [network.get_submodule(f"layer{layer}.0") for network in (new, old)]
+        assert [(block.conv1.stride[0], block.conv2.stride[0]) for block in blocks] == [(1, 2), (2, 1)]
+    assert {k: v.shape for k, v in new.state_dict().items()} == {k: v.shape for k, v in old.state_dict().items()}
+
+
+def test_bn_inception_has_the_public_names() -> None:
+    backbone = make_backbone("bn_inception")
+    shapes = {name: tuple(value.shape) for name, value in backbone.state_dict().items()}
+    assert len(shapes) == 69 * 7  # convolutions with bias and their norms
+    assert sum(p.numel() for p in backbone.parameters()) == 11_295_240 - 1_025_000  # less the classifier
+    for name, shape in {
+        "conv1_7x7_s2.weight": (64, 3, 7, 7),
+        "conv1_7x7_s2_bn.running_var": (64,),
+        "conv2_3x3_reduce.bias": (64,),
+        "inception_3a_double_3x3_2.weight": (96, 96, 3, 3),
+        "inception_3c_3x3.weight": (160, 128, 3, 3),
+        "inception_4c_pool_proj.weight": (128, 576, 1, 1),
+        "inception_4e_double_3x3_1.weight": (256, 192, 3, 3),
+        "inception_5a_1x1.weight": (352, 1056, 1, 1),
+        "inception_5b_pool_proj_bn.weight": (128,),
+    }.items():
+        assert shapes[name] == shape
+    assert "inception_3c_1x1.weight" not in shapes
+    assert "inception_4e_pool_proj.weight" not in shapes
+
+
+def test_bn_inception_sees_bgr_values_less_the_mean() -> None:
+    backbone = make_backbone("bn_inception").eval()
+    seen = []
+    backbone.conv1_7x7_s2.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
+    pixels = torch.randint(0, 256, (1, 3, 64, 64)).float()
+    mean, std = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1), torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
+    backbone((pixels / 255 - mean) / std, ("low",))
+    expected = pixels[:, [2, 1, 0]] - torch.tensor([104.0, 117.0, 128.0]).view(3, 1, 1)
+    torch.testing.assert_close(seen[0], expected, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "convnet", "mlp"])
+def test_frozen_batch_norm_survives_train(name: str) -> None:
+    backbone, inputs = small(name)
+    network = nn.Sequential(nn.BatchNorm1d(7), backbone)
+    freeze_batch_norm(network)
+    network.train()
+    before = {key: value.clone() for key, value in backbone.state_dict().items()}
+    backbone(inputs, LEVELS)[-1].square().sum().backward()
+    torch.testing.assert_close(dict(backbone.state_dict()), before, rtol=0, atol=0)
+    norms = [m for m in backbone.modules() if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d)]
+    assert norms
+    assert not any(norm.training or norm.weight.requires_grad or norm.bias.requires_grad for norm in norms)
+    assert network[0].training
+    assert network[0].weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("name", "in_features", "message"),
+    [
+        ("resnet51", None, "unknown backbone 'resnet51': did you mean 'resnet"),
+        ("mlp", None, "'mlp' with in_features=None: it takes vectors; give their length"),
+        ("identity", 0, "in_features=0"),
+        ("convnet", 12, "'convnet' with in_features=12: it takes images"),
+    ],
+)
+def test_refused(name: str, in_features: int | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_backbone(name, in_features=in_features)
+
+
+class Pyramid(nn.Module):
+    """Stands for a timm model: `count` features, of which feature i is the input times i + 1."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.feature_info = [{"num_chs": 3} for _ in range(count)]
+
+    def forward_intermediates(
+        self, inputs: Tensor, *, indices: list[int], norm: bool, output_fmt: str, intermediates_only: bool
+    ) -> list[Tensor]:
+        assert (output_fmt, intermediates_only, indices) == ("NCHW", True, sorted(indices))
+        assert norm == (len(self.feature_info) > 5)
+        return [inputs * (position + 1) for position in indices]
+
+
+@pytest.mark.parametrize(("count", "factors"), [(4, (2, 3, 4)), (5, (3, 4, 5)), (12, (4, 8, 12))])
+def test_timm(monkeypatch: pytest.MonkeyPatch, count: int, factors: tuple[int, ...]) -> None:
+    timm = SimpleNamespace(list_models=lambda: ["pyramid"], create_model=lambda name, pretrained, num_classes: Pyramid(count))
+    monkeypatch.setitem(sys.modules, "timm", timm)
+    backbone = make_backbone("timm:pyramid")
+    inputs = torch.randn(2, 3, 8, 8)
+    torch.testing.assert_close(backbone(inputs, LEVELS), tuple(inputs * factor for factor in factors))
+    torch.testing.assert_close(backbone(inputs, ("high", "low")), (inputs * factors[2], inputs * factors[0]))
+    assert backbone.channels == {"low": 3, "mid": 3, "high": 3}
+    with pytest.raises(ValueError, match="unknown timm model 'pyramids': did you mean 'pyramid'"):
+        make_backbone("timm:pyramids")
+
+
+def test_timm_missing_or_without_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(ValueError, match="'timm:x' needs timm"):
+        make_backbone("timm:x")
+    timm = SimpleNamespace(list_models=lambda: ["flat"], create_model=lambda name, pretrained, num_classes: nn.Linear(2, 2))
+    monkeypatch.setitem(sys.modules, "timm", timm)
+    with pytest.raises(ValueError, match="'timm:flat' has no features at three depths"):
+        make_backbone("timm:flat")
