@@ -122,6 +122,38 @@ def doctor(
         raise typer.Exit(1)
 
 
+@app.command()
+def methods(
+    as_json: Annotated[bool, typer.Option("--json", help="All settings, machine-readable to stdout.")] = False,
+) -> None:
+    """List the methods: what is compared."""
+    from likewise.listing import methods_view, settings_of_methods
+
+    _print_listing(settings_of_methods() if as_json else methods_view())
+
+
+@app.command()
+def protocols(
+    as_json: Annotated[bool, typer.Option("--json", help="All conditions, machine-readable to stdout.")] = False,
+) -> None:
+    """List the protocols: what is equal for every method."""
+    from likewise.listing import protocols_view, settings_of_protocols
+
+    _print_listing(settings_of_protocols() if as_json else protocols_view())
+
+
+def _print_listing(listing: object) -> None:
+    """Settings as JSON, a table as the terminal shows it."""
+    if isinstance(listing, dict):
+        import json
+
+        typer.echo(json.dumps(listing, indent=2, allow_nan=False))
+        return
+    from rich.console import Console
+
+    Console().print(listing)
+
+
 @contextmanager
 def _faults_in_words() -> Iterator[None]:
     """A fault of the user's (ValueError, OSError) as one message on stderr and exit code 2, without a traceback."""

@@ -95,6 +95,11 @@ AUGMENTATIONS: dict[str, Augmentation] = {
     "centre227": Augmentation(227, "centre"),
     "centre224": Augmentation(224, "centre"),
     "whole224": Augmentation(224, "whole"),  # squeezed: nothing is cut off
+    "resized64": Augmentation(64, "resized", scale=(0.36, 1.0), mirror=0.5),  # small networks on small photographs
+    "centre64": Augmentation(64, "centre"),
+    # drawn characters: as they are, or stretched a little; a mirrored one is another character
+    "resized28": Augmentation(28, "resized", scale=(0.64, 1.0), ratio=(4 / 5, 5 / 4), mean=HALF, std=HALF),
+    "whole28": Augmentation(28, "whole", mean=HALF, std=HALF),
     "none": Augmentation(None, "whole", mean=HALF, std=HALF),  # small images as they are
 }
 

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from likewise.configuration import Choice, Uniform, as_table, from_table, with_settings
+from likewise.data.readers import READERS
+from likewise.losses import LOSSES
+from likewise.methods import FOLDER, METHODS, Method, at, load_method
+from likewise.models.heads import HEADS
+from likewise.objective import Objective
+from likewise.protocols import PROTOCOLS, Protocol, load_protocol
+from likewise.training.feeds import make_sampler
+from likewise.training.objectives import Objectives
+from likewise.weights import pair_weights
+
+from .file_opening import opening
+
+ISSUE = {
+    *("contrastive", "triplet_semihard", "lifted", "n_pairs", "structured_clustering", "spectral_clustering"),
+    *("margin", "angular", "histogram", "prototypical", "proxy_triplet", "proxy_nca"),
+    *("proxy_softmax", "proxy_softmax_bits", "ranked_list", "ranked_list_multilevel", "dreml", "nonlinear_rank"),
+    *("generalized_lifted", "binomial", "binomial_vthm", "vthm", "raw", "raw_vthm"),
+    *("raw_distance_weighted", "raw_semihard", "multi_similarity", "proxy_anchor", "soft_triple", "arcface"),
+    *("cosface", "circle", "supcon", "smooth_ap", "recall_at_k"),
+}
+
+CONDITIONS = replace(load_protocol("quick"), name="small", batch=64)
+LABELS = np.repeat(np.arange(24), 10)
+DIM = 24
+
+
+def test_every_method_of_the_papers_is_there() -> None:
+    assert set(METHODS) == ISSUE
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_reads_back(name: str) -> None:
+    method = load_method(name)
+    assert method.name == name
+    assert from_table(Method, as_table(method), where=name) == method
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_opens_with_paper_figures_and_command(name: str) -> None:
+    text = opening(FOLDER / f"{name}.toml")
+    assert re.search(r"\bPaper: \w", text)
+    assert re.search(r"\bPublished( R@1)?: \w", text)
+    command = re.search(r"Command: likewise train (\S+) (\w+):PATH --protocol (\S+) .*--out RUN$", text)
+    assert command is not None
+    assert command[1] == name
+    assert command[2] in READERS
+    assert command[3] in PROTOCOLS
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_figures_in_the_opening_are_those_of_the_table(name: str) -> None:
+    method, text = load_method(name), opening(FOLDER / f"{name}.toml")
+    for protocol, scores in method.published.items():
+        assert 0 < scores["R@1"] < 100
+        assert f" {scores['R@1']:g}" in text, protocol
+        ranks = {int(score.removeprefix("R@")): value for score, value in scores.items() if score.startswith("R@")}
+        assert list(ranks) == sorted(ranks)
+        assert list(ranks.values()) == sorted(ranks.values()), f"{protocol}: recall grows with K"
+        assert set(ranks) <= set(load_protocol(protocol).ks), f"{protocol} does not score what is compared with"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_published_and_under_name_protocols(name: str) -> None:
+    method = load_method(name)
+    assert set(method.published) <= set(PROTOCOLS)
+    assert set(method.under) <= set(PROTOCOLS)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_tuning_starts_within_what_it_may_try(name: str) -> None:
+    method = load_method(name)
+    assert 3 <= len(method.search) <= 5
+    assert method.search["rates.base"] == Uniform(0.3, 3.0, log=True)
+    for setting, space in method.search.items():
+        if isinstance(space, Choice):
+            assert at(method, setting) in space.choices, setting
+            ends = space.choices
+        else:
+            assert space.low <= at(method, setting) <= space.high, setting
+            assert space.low > 0 or not space.log
+            ends = (space.low, space.high)
+        for value in ends:
+            objective_of(with_settings(method, {setting: value}))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_learns_from_a_batch_of_its_sampler(name: str) -> None:
+    method = load_method(name)
+    labels, embeddings = batch_of(method)
+    loss = objective_of(method)(0, (embeddings,) * len(method.head.levels), labels, torch.arange(len(labels)))
+    loss.backward()
+    assert loss.isfinite()
+    assert embeddings.grad is not None
+    assert embeddings.grad.isfinite().all()
+    assert embeddings.grad.abs().max() > 1e-6
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_has_its_papers_settings_under_their_protocols(name: str) -> None:
+    method = load_method(name)
+    for protocol in method.under:
+        paper = method.for_protocol(protocol)
+        assert paper.under == {}
+        assert replace(paper, under=method.under) != method, f"{protocol} changes nothing"
+        objective_of(paper)
+        conditions = load_protocol(protocol)
+        classes = np.repeat(np.arange(conditions.batch), 12)
+        assert 0.8 * conditions.batch < make_sampler(paper, conditions, classes, seed=0).batch_size <= conditions.batch
+
+
+def test_nothing_is_both_compared_and_equal() -> None:
+    assert {entry.name for entry in fields(Method)} & {entry.name for entry in fields(Protocol)} == {"name"}
+
+
+def test_every_loss_of_the_papers_is_some_method_s() -> None:
+    assert set(LOSSES) - {load_method(name).loss.name for name in METHODS} == {"contrastive_distance", "nt_xent", "fast_ap"}
+
+
+def test_heads_are_the_models() -> None:
+    assert {load_method(name).head.kind for name in METHODS} <= set(HEADS)
+
+
+def test_vthm_weighs_all_mined_pairs_alike() -> None:
+    method = load_method("vthm")
+    labels, embeddings = batch_of(method)
+    objective = objective_of(method).of_level[0][0]
+    assert isinstance(objective, Objective)
+    weights = pair_weights(objective, embeddings.detach(), labels)
+    mined = weights[weights != 0]
+    assert 0 < len(mined) < weights.numel() - len(labels)  # some pairs are left out
+    torch.testing.assert_close(mined, mined[:1].expand_as(mined))
+    assert mined[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"loss.margn": 0.1}, "unknown setting of raw 'margn': known are alpha, beta, threshold"),
+        ({"loss.betta": 0.1}, "unknown setting of raw 'betta': did you mean 'beta'?"),
+        ({"loss.name": "raww"}, "unknown loss 'raww': did you mean 'raw'?"),
+        ({"mining.name": "vhtm"}, "unknown miner 'vhtm': did you mean 'vthm'?"),
+        ({"sampler.name": "groups"}, "unknown sampler 'groups': did you mean 'group'?"),
+        ({"sampler.num_classes": 4}, "unknown setting of the group sampler 'num_classes'"),
+        ({"head.kind": "liner"}, "head.kind is 'liner': expected one of 'linear', 'layer_norm', 'mlp', 'rll', 'none'"),
+        ({"rates.heads": 1}, "unknown setting 'heads': did you mean 'head'?"),
+        ({"norm": 2.0, "normalize": True}, "norm=2.0 must be above 0, and excludes normalize=true"),
+        ({"batch": 12}, "unknown setting 'batch'"),
+    ],
+)
+def test_what_does_not_fit_is_named(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        with_settings(load_method("raw_vthm"), changes)
+
+
+def test_names_that_do_not_exist() -> None:
+    with pytest.raises(ValueError, match=r"unknown method 'raw_vhtm': did you mean 'raw_vthm'\?"):
+        load_method("raw_vhtm")
+    with pytest.raises(ValueError, match=r"there is no method file mine\.toml: give the path"):
+        load_method("mine.toml")
+
+
+def test_a_file_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('title = "Mine"\npaper = "none"\nsummary = "mine"\n[loss]\nname = "raw"\nalpha = 3.0\n')
+    mine = load_method(tmp_path / "mine.toml")
+    assert (mine.name, mine.loss.settings, mine.sampler.settings) == ("mine", {"alpha": 3.0}, {"num_images": 4})
+    (tmp_path / "wrong.toml").write_text('title = "Mine"\nsumary = "mine"\n')
+    with pytest.raises(ValueError, match=r"unknown key of method file wrong\.toml 'sumary': did you mean 'summary'\?"):
+        load_method(tmp_path / "wrong.toml")
+
+
+def objective_of(method: Method) -> Objectives:
+    return Objectives(method, num_classes=24, dim=DIM, steps=10, seed=0, gather=False)
+
+
+def batch_of(method: Method) -> tuple[torch.Tensor, torch.Tensor]:
+    """The labels of a batch, and embeddings of about the length that untrained networks give."""
+    sampler = make_sampler(method, CONDITIONS, LABELS, seed=0)
+    labels = torch.from_numpy(LABELS[next(iter(sampler))])
+    embeddings = 3 * torch.randn(len(labels), DIM, generator=torch.Generator().manual_seed(0))
+    return labels, embeddings.requires_grad_()
