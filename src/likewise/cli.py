@@ -55,8 +55,68 @@ def _options(
 
 
 @app.command()
+def train(
+    method: Annotated[str, typer.Argument(help="A name that `likewise methods` lists, or a .toml file.")],
+    data: Annotated[str, typer.Argument(help="A folder of class folders, a table, a data set such as cub:/path, glyphs, vectors.npz.")],
+    out: Annotated[Path, typer.Option(help="The run's folder.")],
+    protocol: Annotated[str, typer.Option(help="A name that `likewise protocols` lists, or a .toml file.")] = "quick",
+    weights: Annotated[Path | None, typer.Option(help="Pretrained weights of the backbone: .safetensors or .pth.")] = None,
+    changes: Annotated[list[str] | None, typer.Option("--set", help="key=value of method or protocol, such as loss.margin=0.3.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of initial weights, batches and augmentation.")] = 0,
+    batch: Annotated[int | None, typer.Option(min=2, help="Images a step, instead of the protocol's.")] = None,
+    micro_batch: Annotated[int | None, typer.Option(min=1, help="Images in memory at a time; the gradient stays the batch's.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    checkpoint_every: Annotated[int | None, typer.Option(min=1, help="Steps between checkpoints, instead of a minute.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+) -> None:
+    """Train METHOD on the training classes of DATA and score it, once, on the test classes."""
+    with _faults_in_words(), _stops_in_words():
+        from likewise.training.train import train as run_training
+
+        settings = _settings(changes or []) | ({} if batch is None else {"batch": batch})
+        result = run_training(
+            method,
+            data,
+            protocol=protocol,
+            out=out,
+            weights=weights,
+            settings=settings,
+            seed=seed,
+            micro_batch=micro_batch,
+            resume=resume,
+            checkpoint_every=checkpoint_every,
+            device=device,
+            progress=True,
+        )
+    from rich.console import Console
+
+    from likewise.training.view import result_view
+
+    Console().print(result_view(result))
+
+
+@app.command()
+def embed(
+    run: Annotated[Path, typer.Argument(help="A run's folder, or a saved embedder.")],
+    data: Annotated[str, typer.Argument(help="What to embed: a folder, a table, a data set such as cub:/path, vectors.npz.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write: .npz or .parquet.")],
+    levels: Annotated[str | None, typer.Option(help="Only these levels of a multilevel embedding, such as low,high.")] = None,
+    mirror: Annotated[bool, typer.Option("--mirror", help="Average an image and its mirror image.")] = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+) -> None:
+    """Embed every item of DATA with the network of RUN."""
+    with _faults_in_words():
+        from likewise.training.run_embeddings import write_embeddings
+
+        chosen = None if levels is None else tuple(name.strip() for name in levels.split(","))
+        rows, width = write_embeddings(run, data, out, device=_device(device), levels=chosen, mirror=mirror, progress=True)  # type: ignore[arg-type]
+    typer.echo(f"{rows:,} embeddings of {width} numbers: {out}")
+
+
+@app.command()
 def evaluate(
-    file: Annotated[Path, typer.Argument(help="A .npz (embeddings, labels), .npy with --labels, or .parquet (embedding, label).")],
+    file: Annotated[Path, typer.Argument(help="A run's folder; or a .npz (embeddings, labels), .npy with --labels, or .parquet.")],
+    data: Annotated[str | None, typer.Argument(help="With a run: what to score it on. Without: the scores it ended with.")] = None,
     labels: Annotated[Path | None, typer.Option(help="Labels of a .npy file: .npy, or text with one label a line.")] = None,
     ks: Annotated[str, typer.Option(help="The K of R@K.")] = "1,2,4,8",
     metrics: Annotated[str, typer.Option(help="Scores: R@K, RP, MAP@R, mAP, NMI, NMI_geometric, AMI.")] = "R@K,RP,MAP@R,mAP,NMI,AMI",
@@ -69,17 +129,25 @@ def evaluate(
     label_name: Annotated[str | None, typer.Option(help="Array or column of the labels.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
 ) -> None:
-    """Score the embeddings in FILE: retrieval and clustering, with 95 % intervals."""
+    """Score the embeddings in FILE, or those that a RUN makes of DATA: retrieval and clustering, with 95 % intervals."""
     with _faults_in_words():
         wanted_ks = _whole_numbers(ks, "--ks")
         wanted_metrics = [name.strip() for name in metrics.split(",") if name.strip()]
         from likewise.evaluation.embedding_file import read_embeddings
         from likewise.evaluation.summary import summarise
 
-        data = read_embeddings(file, labels=labels, embedding_name=embedding_name, label_name=label_name)
+        if file.is_dir() and data is None:
+            _show_run(file, as_json=as_json)
+            return
+        if file.is_dir():
+            from likewise.training.run_embeddings import scored_embeddings
+
+            embeddings = scored_embeddings(file, str(data), device=_device(device), progress=not as_json)
+        else:
+            embeddings = read_embeddings(file, labels=labels, embedding_name=embedding_name, label_name=label_name)
         with _progress() as on_step:
             summary = summarise(
-                data,
+                embeddings,
                 ks=wanted_ks,
                 metrics=wanted_metrics,
                 metric=metric.value,
@@ -181,14 +249,53 @@ def _progress() -> Iterator[Callable[[str], None] | None]:
         yield lambda step: bar.update(task, description=step)
 
 
-def _device(name: str) -> str:
-    import torch
+def _show_run(folder: Path, *, as_json: bool) -> None:
+    """The scores that a run ended with."""
+    from likewise.training.view import finished_run, result_view
 
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name != "cpu" and not (name.split(":")[0] == "cuda" and torch.cuda.is_available()):
-        raise ValueError(f"--device is {name!r}: expected cpu, auto, or cuda where there is a GPU")
-    return name
+    result = finished_run(folder)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps({"run": str(folder), "scores": result.scores}, indent=2, allow_nan=False))
+        return
+    from rich.console import Console
+
+    Console().print(result_view(result))
+
+
+@contextmanager
+def _stops_in_words() -> Iterator[None]:
+    """Ctrl-C, SIGTERM and a training that diverged, in words and with an exit code."""
+    from likewise.training.train import Interrupted
+
+    try:
+        yield
+    except Interrupted as stop:
+        typer.echo(str(stop), err=True)
+        raise typer.Exit(130) from None
+    except KeyboardInterrupt:
+        typer.echo("interrupted; the same command with --resume goes on from the last checkpoint", err=True)
+        raise typer.Exit(130) from None
+
+
+def _settings(changes: list[str]) -> dict[str, object]:
+    """{"loss.margin": 0.3} of ["loss.margin=0.3"]."""
+    from likewise.configuration import value_of
+
+    found = {}
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"--set {change!r}: expected key=value, such as loss.margin=0.3")
+        found[name.strip()] = value_of(value.strip())
+    return found
+
+
+def _device(name: str) -> str:
+    from likewise.training.devices import checked_device
+
+    return checked_device(name)
 
 
 def _whole_numbers(text: str, option: str) -> list[int]:

@@ -85,7 +85,17 @@ def objective(
         if trait(loss, "meets") != "batch" or hasattr(loss, "of_batch") or hasattr(loss, "of_vectors"):
             raise ValueError(f"{type(loss).__name__} does not compare embeddings with other embeddings: it cannot use a memory")
         bank = MemoryBank(memory, dim, warm_up=memory_warm_up)
-    return Objective(loss, miner=miner, normalize=normalize, block=block, compile=compile, proxies=proxies, memory=bank, gather=gather, trusting=trusting)
+    return Objective(
+        loss,
+        miner=miner,
+        normalize=normalize,
+        block=block,
+        compile=compile,
+        proxies=proxies,
+        memory=bank,
+        gather=gather,
+        trusting=trusting,
+    )
 
 
 class Objective(nn.Module):

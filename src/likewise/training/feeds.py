@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -100,27 +101,30 @@ def make_sampler(method: Method, protocol: Protocol, codes: Int64s, *, seed: int
 
     Where the data set has too few classes, a protocol with few_classes="more_images" takes more images of each.
     """
-    kind = SAMPLERS[known_name("sampler", method.sampler.name, SAMPLERS)]
+    kind: Any = SAMPLERS[known_name("sampler", method.sampler.name, SAMPLERS)]
     settings = dict(method.sampler.settings)
     shared = {"seed": seed, "rank": rank, "num_ranks": num_ranks}
     if method.sampler.name == "shuffled":
-        return kind(codes, batch_size=protocol.batch, **settings, **shared)  # type: ignore[call-arg]
+        return kind(codes, batch_size=_at_most(protocol, len(codes)), **settings, **shared)  # type: ignore[no-any-return]
     if method.sampler.name == "episode":
         per_class = int(settings["num_support"]) + int(settings["num_query"])
     else:
         per_class = 2 if method.sampler.name == "n_pair" else int(settings["num_images"])
     num_classes = max(protocol.batch // per_class, 1)
-    sizes = np.bincount(codes)
-    available = int((sizes >= (per_class if method.sampler.name == "episode" else 2)).sum())
+    available = int((np.bincount(codes) >= (per_class if method.sampler.name == "episode" else 2)).sum())
     if num_classes > available:
-        needed = f"{protocol.name}'s batch of {protocol.batch} images is {num_classes} classes x {per_class} for {method.name}"
         if protocol.few_classes == "error" or available < 2:
             raise ValueError(
-                f"{needed}, but only {available} training classes have enough images: set batch={max(available, 2) * per_class} or smaller"
+                f"a batch of {protocol.batch} images is {num_classes} classes x {per_class} images for {method.name}, but only {available} "
+                f"training classes have enough images: --set batch={max(available, 2) * per_class} fits, or --set few_classes=more_images"
             )
-        if method.sampler.name == "episode":  # a class's images cannot be multiplied: fewer classes
-            return kind(codes, num_classes=available, **settings, **shared)  # type: ignore[call-arg]
-        settings = {name: value for name, value in settings.items() if name in ("short", "balance", "singletons")}
-        per_class = protocol.batch // available
-        return SAMPLERS["group"](codes, num_classes=available, num_images=per_class, **{"short": "repeat"} | settings, **shared)  # type: ignore[arg-type,call-arg]
-    return kind(codes, num_classes=num_classes, **settings, **shared)  # type: ignore[call-arg]
+        if method.sampler.name != "episode":  # an episode's classes differ in nothing but their number
+            kept = {name: value for name, value in settings.items() if name in ("balance", "singletons")}
+            kind, settings = SAMPLERS["group"], kept | {"num_images": max(protocol.batch // available, 2), "short": "repeat"}
+        num_classes = available
+    return kind(codes, num_classes=num_classes, **settings, **shared)  # type: ignore[no-any-return]
+
+
+def _at_most(protocol: Protocol, items: int) -> int:
+    """The protocol's batch, or all items where there are fewer and the protocol allows it."""
+    return min(protocol.batch, items) if protocol.few_classes == "more_images" else protocol.batch

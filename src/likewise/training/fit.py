@@ -15,7 +15,7 @@ from likewise.models.network import Network
 from likewise.protocols import Protocol
 from likewise.training.devices import Devices
 from likewise.training.feeds import Feed
-from likewise.training.loop import Row, Training
+from likewise.training.loop import Listener, Row, Training
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +47,13 @@ def fit(
     if devices.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(devices.device)
     training = Training(method, protocol, feed, seed=seed, devices=devices, weights=weights, validation=validation, micro_batch=micro_batch)
-    training.run(on_step=on_step)
+    training.run(None if on_step is None else _StepListener(on_step))
     return fitted(training)
+
+
+class _StepListener(Listener):
+    def __init__(self, on_step: Callable[[int], None]) -> None:
+        self.step = on_step  # type: ignore[assignment]
 
 
 def fitted(training: Training) -> Fit:

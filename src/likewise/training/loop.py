@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,30 @@ ASKED = 10  # steps between two times that ranks ask each other whether to stop
 CHOSEN_BY = "MAP@R"  # on held-out training classes
 
 Row = dict[str, float]
+
+
+class Listener:
+    """What a training tells and asks. This one does not listen; a run folder's writes files."""
+
+    kept = ""  # where the last good checkpoint is, in words, for messages
+
+    def step(self, step: int) -> None:
+        """A step was taken: the `step`-th."""
+
+    def row(self, row: Row) -> None:
+        """A line of the log."""
+
+    def warning(self, text: str) -> None:
+        """Something is going wrong."""
+
+    def wants_checkpoint(self, step: int) -> bool:
+        return False
+
+    def save(self, state: dict[str, Any]) -> None:
+        """A checkpoint, where one was wanted."""
+
+    def wants_to_stop(self) -> bool:
+        return False
 
 
 class Training:
@@ -76,22 +101,16 @@ class Training:
         self.best_step = 0
         self.best: dict[str, float] = {}
         self.best_weights: dict[str, Tensor] | None = None
-        self.warnings: list[str] = []
         self._summed = torch.zeros((), device=self.device)  # loss since the last row
         self._num_summed = 0
 
-    def run(
-        self,
-        *,
-        on_step: Callable[[int], None] | None = None,
-        on_row: Callable[[Row], None] | None = None,
-        on_warning: Callable[[str], None] | None = None,
-        should_save: Callable[[int], bool] | None = None,
-        save: Callable[[dict[str, Any]], None] | None = None,
-        should_stop: Callable[[], bool] | None = None,
-        kept: str = "",
-    ) -> bool:
-        """To the last step; False if `should_stop` ended it before, after a checkpoint. `kept` says where the last checkpoint is."""
+    def run(self, listener: Listener | None = None) -> bool:
+        """To the last step; False if the listener wanted it to stop before. The caller's random state stays as it is."""
+        cuda = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=cuda):
+            return self._run(Listener() if listener is None else listener)
+
+    def _run(self, listener: Listener) -> bool:
         every = max(1, self.protocol.steps // LOGGED)
         self.network.train()
         began = time.perf_counter()
@@ -101,22 +120,19 @@ class Training:
             self._take_step(inputs, labels, positions)
             at_end = self.step == self.protocol.steps
             validates = self.validation is not None and (self.step % self.protocol.validate_every == 0 or at_end)
-            stops = should_stop is not None and self.devices.any(should_stop(), asked=self.step % ASKED == 0 or at_end)
-            saves = not at_end and (stops or (should_save is not None and should_save(self.step)))
-            if self.step % every == 0 or validates or at_end or saves or self.device.type == "cpu":
-                self._watch(inputs, kept)
-            if self.step % every == 0 or validates or at_end:
-                self.seconds, began = self.seconds + time.perf_counter() - began, time.perf_counter()
-                row = self._row(validates)
-                self.rows.append(row)
-                for callback, said in ((on_row, [row]), (on_warning, self._new_warnings(row))):
-                    for one in said if callback is not None else []:
-                        callback(one)  # type: ignore[operator]
-            if on_step is not None:
-                on_step(self.step)
-            if saves and save is not None:
-                save(self.state_dict())
-            if stops and not at_end:
+            stops = not at_end and self.devices.any(listener.wants_to_stop(), asked=self.step % ASKED == 0)
+            saves = not at_end and (stops or listener.wants_checkpoint(self.step))
+            logs = self.step % every == 0 or validates or at_end
+            if logs or saves or self.device.type == "cpu":
+                self._watch(inputs, listener.kept)
+            if logs:
+                self.seconds += time.perf_counter() - began
+                self._log(listener, validates)
+                began = time.perf_counter()  # validation is not training
+            listener.step(self.step)
+            if saves:
+                listener.save(self.state_dict())
+            if stops:
                 return False
         self.seconds += time.perf_counter() - began
         if self.best_weights is not None:
@@ -209,32 +225,34 @@ class Training:
         if not self._summed.isfinite():
             raise divergence(self.step, self.network, inputs, kept)
 
-    def _row(self, validates: bool) -> Row:
-        mean = float(self._summed) / max(self._num_summed, 1)
-        row: Row = {"step": self.step, "loss": mean, "seconds": self.seconds}
+    def _log(self, listener: Listener, validates: bool) -> None:
+        row: Row = {"step": self.step, "loss": float(self._summed) / max(self._num_summed, 1), "seconds": self.seconds}
         row["images_per_second"] = self.step * self.protocol.batch / max(self.seconds, 1e-9)
         self._summed, self._num_summed = torch.zeros((), device=self.device), 0
+        warnings: list[str | None] = []
         if validates:
-            row |= self._validate()
-        return row
+            scores, collapsed = self._validate()
+            row |= scores
+            history = [held[CHOSEN_BY] for held in (*self.rows, row) if CHOSEN_BY in held]
+            warnings = [collapsed, plateau_warning(history, self.step)]
+        self.rows.append(row)
+        listener.row(row)
+        for warning in warnings:
+            if warning:
+                listener.warning(warning)
 
-    def _validate(self) -> Row:
+    def _validate(self) -> tuple[Row, str | None]:
+        """Scores on the held-out training classes, which keep the best step, and a warning if the embeddings have collapsed."""
         assert self.validation is not None
         self.devices.share_buffers(self.network)
         embeddings = embed_feed(self.network, self.validation, self.protocol, device=self.device)
-        found = score(embeddings, self.validation.labels, self.protocol, metrics=("R@K", CHOSEN_BY), binary=self.network.spec.binary)
-        warning = collapse_warning(embeddings, self.step)
-        self.warnings = [warning] if warning else []
+        found = score(
+            embeddings, self.validation.labels, replace(self.protocol, ks=(1,)), metrics=("R@K", CHOSEN_BY), binary=self.network.spec.binary
+        )
         if not self.best or found[CHOSEN_BY] > self.best[CHOSEN_BY]:
             self.best_step, self.best = self.step, found
             self.best_weights = {name: held.detach().cpu().clone() for name, held in self.network.state_dict().items()}
-        return {"R@1": found["R@1"], CHOSEN_BY: found[CHOSEN_BY]}
-
-    def _new_warnings(self, row: Row) -> list[str]:
-        if CHOSEN_BY not in row:
-            return []
-        plateau = plateau_warning([held[CHOSEN_BY] for held in self.rows if CHOSEN_BY in held], self.step)
-        return [*self.warnings, *([plateau] if plateau else [])]
+        return {"R@1": found["R@1"], CHOSEN_BY: found[CHOSEN_BY]}, collapse_warning(embeddings, self.step)
 
 
 def network_spec(method: Method, protocol: Protocol, in_features: int | None = None) -> NetworkSpec:

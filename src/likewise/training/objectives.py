@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -40,19 +42,22 @@ class Objectives(nn.Module):
         """The loss of one member's embeddings, one of each level, of items with these codes."""
         labels = self.meta_classes[member][labels]
         total = embeddings[0].new_zeros(())
-        for vectors, own in zip(embeddings, self.of_level[member], strict=True):
+        for level, vectors in enumerate(embeddings):
+            own = self.of_level[member][level]  # type: ignore[index]
             total = total + own(vectors if self.norm is None else self.norm * unit(vectors), labels, items=items)
         return total
 
     def groups(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
         """The parameters of proxies, and those of the losses themselves."""
-        proxies, own = [], []
+        proxies: list[nn.Parameter] = []
+        own: list[nn.Parameter] = []
         for name, parameter in self.named_parameters():
             (proxies if ".proxies." in name else own).append(parameter)
         return proxies, own
 
 
 def _objective(method: Method, *, num_classes: int, dim: int, steps: int, gather: bool) -> Objective:
+    settings: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in method.loss.settings.items()}
     mining = None if method.mining is None else MINERS[method.mining.name](**method.mining.settings)
     return objective(
         method.loss.name,
@@ -64,7 +69,7 @@ def _objective(method: Method, *, num_classes: int, dim: int, steps: int, gather
         memory_warm_up=round(method.memory_warm_up * steps) if method.memory else 0,
         gather=gather,
         trusting=True,  # the loop watches the loss
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in method.loss.settings.items()},
+        **settings,
     )
 
 

@@ -23,7 +23,8 @@ def make_optimizer(
     the protocol's rate, and proxies keep their ratio to the head. Norms, biases and other vectors do not decay, nor do the
     loss's own parameters. A group knows its `base` rate and whether it is `new`.
     """
-    backbone, head = [], []
+    backbone: list[nn.Parameter] = []
+    head: list[nn.Parameter] = []
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
             (backbone if ".backbone." in f".{name}" else head).append(parameter)

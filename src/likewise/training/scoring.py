@@ -9,7 +9,7 @@ from torch import Tensor
 
 from likewise.data.packed import PackedImages
 from likewise.evaluation import evaluate
-from likewise.models.embedder import embed_packed
+from likewise.models.embedding import embed_packed
 from likewise.models.network import Network
 from likewise.protocols import Protocol
 from likewise.training.feeds import Feed

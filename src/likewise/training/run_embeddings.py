@@ -1,0 +1,117 @@
+"""Embeddings by a finished run: to be scored, or written to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from likewise.data.dataset import Dataset, Features, Files
+from likewise.data.readers import read
+from likewise.data.splits import Split
+from likewise.evaluation.embedding_file import EmbeddingFile
+from likewise.models.backbones import Level
+from likewise.models.embedder import Embedder
+from likewise.training.run_folder import RunFolder
+from likewise.training.train import PURPOSE, decision, query_and_gallery
+
+SUFFIXES = (".npz", ".parquet")
+
+
+def is_run(path: Path) -> bool:
+    """Whether this is a run folder or a saved embedder, rather than a file of embeddings."""
+    return path.is_dir()
+
+
+def scored_embeddings(run: Path, data: str, *, device: str = "cpu", progress: bool = False) -> EmbeddingFile:
+    """A run's embeddings of DATA, to be scored.
+
+    All items of DATA, if it is not what the run was trained on. Otherwise its test items: the same opening as when the run ended, which
+    the guard writes down.
+    """
+    embedder = Embedder.load(run, device=device)
+    dataset = read(data)
+    folder = RunFolder(run)
+    config, stored = folder.config(), folder.read_json("split.json")
+    if config is None or stored is None or dataset.fingerprint() != config["data"]["fingerprint"]:
+        vectors, kept = _embedded(embedder, dataset, progress=progress)
+        return EmbeddingFile(vectors, _names(dataset)[kept])
+    parts = Split.from_json(stored, dataset, record=folder.openings)
+    key = parts.test.issue_key("likewise evaluate")
+    part = parts.test.open(key, run=str(run.resolve()), purpose=PURPOSE, decided=decision(config, embedder.network))
+    test = dataset.subset(part.indices)
+    vectors, kept = _embedded(embedder, test, progress=progress)
+    query, gallery = query_and_gallery(part.indices[kept], part)
+    names = _names(test)[kept]
+    if query is None or gallery is None:
+        return EmbeddingFile(vectors, names)
+    return EmbeddingFile(vectors[query], names[query], vectors[gallery], names[gallery])
+
+
+def write_embeddings(
+    run: Path,
+    data: str,
+    out: Path,
+    *,
+    device: str = "cpu",
+    levels: tuple[Level, ...] | None = None,
+    mirror: bool = False,
+    progress: bool = False,
+) -> tuple[int, int]:
+    """Every item of DATA as a row of a file: its embedding, label and name. Gives the file's rows and their width."""
+    if out.suffix not in SUFFIXES:
+        raise ValueError(f"{out} ends in {out.suffix or 'nothing'!r}: expected {' or '.join(SUFFIXES)}")
+    embedder = Embedder.load(run, device=device)
+    dataset = read(data)
+    vectors, kept = _embedded(embedder, dataset, levels=levels, mirror=mirror, progress=progress)
+    columns = {"labels": _names(dataset)[kept], "items": np.array(item_names(dataset))[kept]}
+    beside = out.with_name(f".{out.name}.writing{out.suffix}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        _write(beside, vectors, columns)
+        beside.replace(out)
+    finally:
+        beside.unlink(missing_ok=True)
+    return vectors.shape[0], vectors.shape[1]
+
+
+def item_names(dataset: Dataset) -> list[str]:
+    """What to call the items: files by their paths, others by their numbers."""
+    if isinstance(dataset.items, Files):
+        return [str(path) for path in dataset.items.paths]
+    return [f"item {number}" for number in range(len(dataset))]
+
+
+def _embedded(
+    embedder: Embedder, dataset: Dataset, *, levels: tuple[Level, ...] | None = None, mirror: bool = False, progress: bool
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """Embeddings, and the numbers of the items they are of: all, but for images that cannot be decoded."""
+    if isinstance(dataset.items, Features):
+        return embedder.embed(dataset, levels=levels, progress=progress), np.arange(len(dataset))
+    if embedder.preprocessing is None:
+        raise ValueError(f"{dataset.name} holds images, but this run was trained on vectors: give a file of vectors")
+    from likewise.data.cache import pack
+
+    packed = pack(dataset, side=embedder.preprocessing.side, progress=progress)
+    return embedder.embed(packed, levels=levels, mirror=mirror, progress=progress), packed.indices.numpy()
+
+
+def _names(dataset: Dataset) -> npt.NDArray[np.str_]:
+    return np.array(dataset.class_names)[dataset.labels]
+
+
+def _write(path: Path, vectors: npt.NDArray[Any], columns: Mapping[str, npt.NDArray[Any]]) -> None:
+    if path.suffix == ".npz":
+        np.savez(path, allow_pickle=False, embeddings=vectors, **columns)
+        return
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as fault:
+        raise ValueError('writing .parquet needs pyarrow: pip install "likewise[parquet]", or choose .npz') from fault
+    flat = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(vectors.ravel()), vectors.shape[1])
+    table = pyarrow.table({"embedding": flat, "label": pyarrow.array(columns["labels"]), "item": pyarrow.array(columns["items"])})
+    pyarrow.parquet.write_table(table, path)

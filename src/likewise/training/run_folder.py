@@ -1,0 +1,133 @@
+"""RunFolder: what a run leaves on the disk. Everything is written whole or not at all.
+
+config.json       method, protocol, data, seed, weights: what decides the result
+split.json        which items train; the test items by their digest only
+test_openings.jsonl  every opening of the test classes
+log.csv           a row each few steps; tensorboard/ holds the same
+checkpoints/      last.ckpt and the one before
+embedder/         the trained network, for likewise.Embedder.load
+scores.json       of the test classes
+environment.json  versions and the machine
+README.md         a card, with the exact command
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from likewise.training.checkpoints import Checkpoints
+
+COLUMNS = ("step", "loss", "seconds", "images_per_second", "R@1", "MAP@R")
+PACKAGES = ("likewise", "torch", "numpy", "scikit-learn", "scipy", "lightning-fabric", "safetensors")
+
+
+class RunFolder:
+    """The folder of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = Checkpoints(path / "checkpoints")
+        self.openings = path / "test_openings.jsonl"
+        self.embedder = path / "embedder"
+        self.tensorboard = path / "tensorboard"
+
+    def begin(self, config: dict[str, Any], *, resume: bool) -> None:
+        """Makes the folder this configuration's. Refuses one that holds another run, or the same where it is not to be resumed."""
+        held = self.config()
+        if held is None:
+            if resume:
+                raise ValueError(f"there is no run to resume in {self.path}: leave --resume out, or give the --out of the run")
+            if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+                raise ValueError(f"{self.path} exists and holds no run: choose a new or empty folder with --out, nothing was written")
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.write_json("config.json", config)
+            return
+        differences = differing(held, config)
+        if differences:
+            name, before, now = differences[0]
+            more = f" ({len(differences) - 1} more fields differ)" if len(differences) > 1 else ""
+            raise ValueError(
+                f"{self.path} holds another run: its {name} is {before!r}, now it is {now!r}{more}. "
+                "Choose another --out, or give the same settings"
+            )
+        if not resume:
+            raise ValueError(f"{self.path} holds this run already: add --resume to go on with it, or choose another --out")
+
+    def config(self) -> dict[str, Any] | None:
+        return self.read_json("config.json")
+
+    def scores(self) -> dict[str, Any] | None:
+        return self.read_json("scores.json")
+
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        try:
+            held: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
+            return held
+        except FileNotFoundError:
+            return None
+        except ValueError as fault:
+            raise ValueError(f"{self.path / name} is damaged: {fault}") from fault
+
+    def write_json(self, name: str, content: dict[str, Any]) -> None:
+        self.write_text(name, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+    def write_text(self, name: str, content: str) -> None:
+        beside = self.path / f".{name}.writing"
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, self.path / name)
+
+    def write_log(self, rows: Sequence[dict[str, float]]) -> None:
+        """All rows so far: after a resume, those beyond the checkpoint are gone."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS)
+        writer.writeheader()
+        writer.writerows({name: f"{value:.6g}" if name != "step" else int(value) for name, value in row.items()} for row in rows)
+        self.write_text("log.csv", text.getvalue())
+
+
+def differing(before: dict[str, Any], now: dict[str, Any], within: str = "") -> list[tuple[str, Any, Any]]:
+    """(dotted name, value before, value now) of every field that differs."""
+    found = []
+    for name in sorted(before.keys() | now.keys()):
+        a, b = before.get(name), now.get(name)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found += differing(a, b, f"{within}{name}.")
+        elif a != b:
+            found.append((f"{within}{name}", a, b))
+    return found
+
+
+def environment() -> dict[str, Any]:
+    """Versions, machine and time: stored with every result."""
+    import torch
+
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processors": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "packages": {name: _version(name) for name in PACKAGES},
+        "command": sys.argv,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

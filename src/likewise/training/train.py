@@ -1,0 +1,290 @@
+"""train: from a method, a data set and a protocol to a run folder with a scored embedder in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from likewise.configuration import as_table, with_settings
+from likewise.data.augmentation import AUGMENTATIONS
+from likewise.data.dataset import Dataset
+from likewise.data.guard import TestPart
+from likewise.data.readers import read
+from likewise.data.splits import Split, folds, split
+from likewise.methods import Method, load_method
+from likewise.models.embedder import Embedder, Preprocessing
+from likewise.models.network import Network
+from likewise.protocols import Protocol, load_protocol
+from likewise.training.card import write_card
+from likewise.training.devices import Devices
+from likewise.training.feeds import Feed, Int64s, make_feed
+from likewise.training.fit import Fit, fitted
+from likewise.training.loop import Listener, Row, Training
+from likewise.training.progress import Progress
+from likewise.training.run_folder import RunFolder, environment
+from likewise.training.scoring import embed_feed, score
+from likewise.training.tensorboard import EventFile
+
+SPLIT_SEED = 0  # the same test classes for every run on a data set
+CHECKPOINT_SECONDS = 60.0
+PURPOSE = "final score of a training run"
+
+
+class Interrupted(Exception):
+    """Ctrl-C or SIGTERM: the step was finished and a checkpoint written. The message says how to go on."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    folder: Path
+    scores: dict[str, float]  # of the test classes, in [0, 1]
+    best_step: int
+    validation: dict[str, float] | None
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+
+def train(
+    method: str | Path | Method,
+    data: str | Path | Dataset,
+    *,
+    protocol: str | Path | Protocol = "quick",
+    out: str | Path,
+    weights: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    micro_batch: int | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    checkpoint_every: int | None = None,
+    progress: bool = False,
+) -> TrainingResult:
+    """Trains a method on the training classes of a data set and scores it, once, on the test classes.
+
+    settings          dotted names of the method or the protocol -> values: {"loss.margin": 0.3, "steps": 300}
+    micro_batch       embeds so many items at a time, with the gradient of the whole batch (gradient caching)
+    resume            goes on from the last checkpoint in `out`
+    checkpoint_every  steps between checkpoints; None: a minute between them
+    """
+    chosen, conditions = resolved(method, protocol, settings or {})
+    dataset = data if isinstance(data, Dataset) else read(data)
+    folder = RunFolder(Path(out))
+    weights_file = checked_weights(conditions, weights)
+    config = {
+        "method": as_table(chosen),
+        "protocol": as_table(conditions),
+        "data": {"name": dataset.name, "fingerprint": dataset.fingerprint()},
+        "weights": None if weights_file is None else file_digest(weights_file),
+        "seed": seed,
+        "micro_batch": micro_batch,
+    }
+    devices = Devices(conditions, device=device)
+    first = devices.rank == 0
+    if first:
+        folder.begin(config, resume=resume)
+    done = folder.scores()
+    if done is not None and resume:
+        return result_of(folder, done)
+    parts = split(dataset, seed=SPLIT_SEED, record=folder.openings)
+    feed = make_feed(parts.train_part(dataset), conditions, progress=progress)
+    training_feed, validation = hold_out(dataset, parts, feed, conditions)
+    if first:
+        folder.write_json("split.json", parts.to_json())
+        folder.write_json("environment.json", environment())
+    training = Training(
+        chosen,
+        conditions,
+        training_feed,
+        seed=seed,
+        devices=devices,
+        weights=weights_file,
+        validation=validation,
+        micro_batch=micro_batch,
+    )
+    state = folder.checkpoints.load() if resume else None
+    if state is not None:
+        training.load_state_dict(state)
+    with _Keeper(folder, training, every=checkpoint_every, progress=progress and first, writes=first) as keeper:
+        finished = training.run(keeper)
+    if not finished:
+        raise Interrupted(f"stopped after step {training.step} of {conditions.steps}; the same command with --resume goes on from there")
+    return _finish(folder, dataset, parts, training, config, notes=(*dataset.notes, *parts.notes, *feed_notes(feed)))
+
+
+def resolved(method: str | Path | Method, protocol: str | Path | Protocol, settings: Mapping[str, Any]) -> tuple[Method, Protocol]:
+    """The method (with its paper's settings under this protocol) and the protocol, each with its part of the settings."""
+    conditions, chosen = load_protocol(protocol), load_method(method)
+    chosen = chosen.for_protocol(conditions.name)
+    of_protocol = {entry.name for entry in fields(Protocol)} - {"name"}
+    conditions = with_settings(conditions, {name: value for name, value in settings.items() if name in of_protocol})
+    return with_settings(chosen, {name: value for name, value in settings.items() if name not in of_protocol}), conditions
+
+
+def checked_weights(protocol: Protocol, weights: str | Path | None) -> Path | None:
+    """The weights file, if there is one and the protocol takes one."""
+    if weights is None:
+        if protocol.weights == "required":
+            raise ValueError(
+                f"protocol {protocol.name} starts from pretrained weights of {protocol.backbone}: give --weights FILE "
+                "(.safetensors or .pth), or --set weights=random to start from nothing"
+            )
+        return None
+    if protocol.weights == "random":
+        raise ValueError(f"protocol {protocol.name} starts from random weights: leave --weights out, or --set weights=optional")
+    path = Path(weights)
+    if not path.is_file():
+        raise ValueError(f"there is no weights file {path}: give the path of a .safetensors or .pth file")
+    return path
+
+
+def hold_out(dataset: Dataset, parts: Split, feed: Feed, protocol: Protocol) -> tuple[Feed, Feed | None]:
+    """The feed without, and with only, the classes on which the best step is chosen."""
+    if protocol.validation == 0:
+        return feed, None
+    num_folds = max(round(1 / protocol.validation), 2)
+    fold = folds(dataset, parts.train, k=num_folds, seed=SPLIT_SEED)[0]
+    held = np.isin(parts.train[feed.indices], fold.validation)
+    return feed.subset(np.flatnonzero(~held)), feed.subset(np.flatnonzero(held))
+
+
+def feed_notes(feed: Feed) -> tuple[str, ...]:
+    if not feed.skipped:
+        return ()
+    return (f"{len(feed.skipped)} images could not be decoded and were left out, the first: {feed.skipped[0]}",)
+
+
+def file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _finish(
+    folder: RunFolder, dataset: Dataset, parts: Split, training: Training, config: dict[str, Any], notes: tuple[str, ...]
+) -> TrainingResult:
+    """Saves the embedder, opens the test classes once and scores them."""
+    found: Fit = fitted(training)
+    protocol, network = training.protocol, training.network
+    preprocessing = None
+    if network.spec.in_features is None:
+        side = None if protocol.side == "as_is" else protocol.side
+        preprocessing = Preprocessing(side=side, augmentation=AUGMENTATIONS[protocol.test_augmentation])
+    if training.devices.rank == 0:
+        Embedder(network, preprocessing, card={"config": config}, device=training.device).save(folder.embedder)
+    key = parts.test.issue_key("training run")
+    part = parts.test.open(key, run=str(folder.path.resolve()), purpose=PURPOSE, decided=decision(config, network))
+    test = make_feed(dataset.subset(part.indices), protocol, progress=False)
+    embeddings = embed_feed(network, test, protocol, device=training.device)
+    query, gallery = query_and_gallery(part.indices[test.indices], part)
+    scores = score(embeddings, test.labels, protocol, query=query, gallery=gallery, binary=network.spec.binary)
+    content = {
+        "scores": scores,
+        "best_step": found.best_step,
+        "validation": found.validation,
+        "seconds": found.seconds,
+        "peak_bytes": found.peak_bytes,
+        "images_per_second": found.rows[-1]["images_per_second"] if found.rows else None,
+        "num_test_items": len(test),
+        "notes": [*notes, *(feed_notes(test))],
+    }
+    if training.devices.rank == 0:
+        folder.write_json("scores.json", content)
+        write_card(folder, config, content)
+    return result_of(folder, content)
+
+
+def decision(config: dict[str, Any], network: Network) -> str:
+    """Names what was decided before the test classes were opened: the configuration and the weights."""
+    digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
+    for name, held in sorted(network.state_dict().items()):
+        digest.update(name.encode() + held.detach().float().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def query_and_gallery(numbers: Int64s, part: TestPart) -> tuple[Int64s | None, Int64s | None]:
+    """Where the query and gallery items of a test part stand among items with these numbers in the data set."""
+    if part.query is None or part.gallery is None:
+        return None, None
+    return np.flatnonzero(np.isin(numbers, part.query)), np.flatnonzero(np.isin(numbers, part.gallery))
+
+
+def result_of(folder: RunFolder, content: dict[str, Any]) -> TrainingResult:
+    """As `scores.json` holds it."""
+    return TrainingResult(
+        folder=folder.path,
+        scores=content["scores"],
+        best_step=content["best_step"],
+        validation=content["validation"],
+        seconds=content["seconds"],
+        notes=tuple(content["notes"]),
+    )
+
+
+class _Keeper(Listener):
+    """Writes the log and the checkpoints, shows progress, and turns Ctrl-C and SIGTERM into a wish to stop."""
+
+    def __init__(self, folder: RunFolder, training: Training, *, every: int | None, progress: bool, writes: bool) -> None:
+        self.folder, self.training, self.every, self.writes = folder, training, every, writes
+        self.kept = "No checkpoint had been written yet."
+        if folder.checkpoints.last.exists():
+            self.kept = f"The last good checkpoint is {folder.checkpoints.last}."
+        self.progress = Progress(training.protocol.steps, first=training.step, shown=progress)
+        self.events = EventFile(folder.tensorboard, first_step=training.step) if writes else None
+        self.saved_at = time.monotonic()
+        self.stopping = False
+        self.handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> _Keeper:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.handlers[number] = signal.signal(number, self._stop)
+        self.progress.__enter__()
+        return self
+
+    def __exit__(self, *fault: Any) -> None:
+        for number, handler in self.handlers.items():
+            signal.signal(number, handler)
+        self.progress.__exit__(*fault)
+        if self.events is not None:
+            self.events.close()
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if self.stopping:  # a second time: at once
+            raise KeyboardInterrupt
+        self.stopping = True
+        self.progress.say("finishing the step, then saving; once more to stop at once")
+
+    def step(self, step: int) -> None:
+        self.progress.step(step)
+
+    def row(self, row: Row) -> None:
+        self.progress.row(row)
+        if self.events is not None:
+            self.events.add(int(row["step"]), {name: value for name, value in row.items() if name not in ("step", "seconds")})
+            self.folder.write_log(self.training.rows)
+
+    def warning(self, text: str) -> None:
+        self.progress.say(f"warning: {text}")
+
+    def wants_checkpoint(self, step: int) -> bool:
+        if self.every is not None:
+            return step % self.every == 0
+        return time.monotonic() - self.saved_at >= CHECKPOINT_SECONDS
+
+    def save(self, state: dict[str, Any]) -> None:
+        if self.writes:
+            self.folder.checkpoints.save(state)
+        self.kept = f"The last good checkpoint is {self.folder.checkpoints.last}, of step {state['step']}."
+        self.saved_at = time.monotonic()
+
+    def wants_to_stop(self) -> bool:
+        return self.stopping
