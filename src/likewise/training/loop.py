@@ -6,13 +6,13 @@ Random choices are functions of (seed, step, rank), so that a training resumed a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from likewise.methods import Method
 from likewise.models import freeze_batch_norm
@@ -92,8 +92,9 @@ class Training:
             gather=devices.num_ranks > 1,
         ).to(self.device)
         self.optimizer = devices.setup(make_optimizer(method, protocol, self.network, self.objectives, pretrained=weights is not None))
-        compiles = self.device.type == "cuda" if protocol.compile == "auto" else protocol.compile
-        self.members = [torch.compile(member, dynamic=False) if compiles else member for member in self.network.members]
+        if self.device.type == "cuda" if protocol.compile == "auto" else protocol.compile:
+            for member in self.network.members:  # the head stays as it is: one compilation then serves many methods
+                member.backbone.compile(dynamic=False)  # type: ignore[operator,union-attr]
         self.step = 0
         self.epoch, self.step_of_epoch = 0, 0
         self.rows: list[Row] = []
@@ -186,8 +187,8 @@ class Training:
         set_rates(self.optimizer, self.method, self.protocol, self.step)
         items = positions.to(self.device) if self.method.memory else positions
         total = self._summed
-        for number, member in enumerate(self.members):
-            loss, embeddings = self._backward(number, member, inputs, labels, items)
+        for number in range(len(self.network.members)):
+            loss, embeddings = self._backward(number, inputs, labels, items)
             total = total + loss
             self.devices.average_gradients([*self.network.members[number].parameters(), *self.objectives.of_level[number].parameters()])
             if self.protocol.clip:
@@ -199,10 +200,9 @@ class Training:
         self.step += 1
         self._summed, self._num_summed = total, self._num_summed + 1
 
-    def _backward(
-        self, number: int, member: nn.Module | Callable[..., Any], inputs: Tensor, labels: Tensor, items: Tensor
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def _backward(self, number: int, inputs: Tensor, labels: Tensor, items: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Adds a member's gradient; its loss and embeddings, without a graph."""
+        member = self.network.members[number]
 
         def embed(share: Tensor) -> tuple[Tensor, ...]:
             with self.devices.autocast():
@@ -214,8 +214,7 @@ class Training:
             return loss
 
         if self.micro_batch is not None and self.micro_batch < len(inputs):
-            module = self.network.members[number]
-            return cached_backward(embed, inputs, loss_of, micro_batch=self.micro_batch, module=module, backward=self.devices.backward)
+            return cached_backward(embed, inputs, loss_of, micro_batch=self.micro_batch, module=member, backward=self.devices.backward)
         embeddings = embed(inputs)
         loss = loss_of(embeddings)
         self.devices.backward(loss)

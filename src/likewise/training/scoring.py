@@ -9,7 +9,7 @@ from torch import Tensor
 
 from likewise.data.packed import PackedImages
 from likewise.evaluation import evaluate
-from likewise.models.embedding import embed_packed
+from likewise.models.embedding import embed_batches, packed_inputs, tensor_inputs
 from likewise.models.network import Network
 from likewise.protocols import Protocol
 from likewise.training.feeds import Feed
@@ -21,14 +21,12 @@ def embed_feed(network: Network, feed: Feed, protocol: Protocol, *, device: torc
     """Unit vectors (items, width) float32 of a feed's items, on the device; the network stands in evaluation mode meanwhile."""
     device = torch.device(device)
     if isinstance(feed.source, PackedImages):
-        dtype = torch.bfloat16 if device.type == "cuda" and protocol.precision in ("auto", "bf16") else None
-        return embed_packed(network, feed.source, protocol.test_augmentation, batch=BATCH, device=device, autocast=dtype)
-    mode = network.training
-    network.eval()
-    with torch.no_grad():
-        found = torch.cat([network(rows.to(device)) for rows in feed.source.split(BATCH)])
-    network.train(mode)
-    return found
+        inputs = packed_inputs(feed.source, protocol.test_augmentation, batch=BATCH, device=device)
+    else:
+        inputs = tensor_inputs(feed.source, batch=BATCH, device=device)
+    dtype = torch.bfloat16 if device.type == "cuda" and protocol.precision in ("auto", "bf16") else None
+    with torch.compiler.set_stance("force_eager"):  # compiling for another batch and mode costs more than it saves
+        return embed_batches(network, inputs, autocast=dtype)
 
 
 def score(
