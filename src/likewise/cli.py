@@ -96,6 +96,63 @@ def train(
 
 
 @app.command()
+def compare(
+    data: Annotated[
+        list[str] | None, typer.Argument(help="Folders, tables, data sets such as cub:/path, vectors.npz; glyphs if none.")
+    ] = None,
+    methods: Annotated[str | None, typer.Option(help="Names or .toml files with commas between, papers, or all.")] = None,
+    protocol: Annotated[str | None, typer.Option(help="What is equal for all: see `likewise protocols`. Else what suits DATA.")] = None,
+    trials: Annotated[int | None, typer.Option(min=0, help="Sets of values that tuning tries for each method; 0: no tuning.")] = None,
+    folds: Annotated[int | None, typer.Option(min=2, help="Class-disjoint folds of the training classes, for tuning.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Final trainings of each method.")] = None,
+    sweep: Annotated[list[str] | None, typer.Option(help="dim=64,128,256 or batch=32,64: the final trainings with each.")] = None,
+    changes: Annotated[list[str] | None, typer.Option("--set", help="key=value of the protocol, such as steps=400.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="Pretrained weights of the backbone: .safetensors or .pth.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Trainings at once; else one a core, or one on a GPU.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The comparison's folder; one that is there goes on. Else runs/compare-...")] = None,
+    store: Annotated[str | None, typer.Option(help="A database for the results: postgresql+psycopg://... Else a file in --out.")] = None,
+    ray: Annotated[str | None, typer.Option(help="Run on Ray: local, or a cluster's address.")] = None,
+    gpu_share: Annotated[float, typer.Option(help="With --ray: the part of a GPU that a training takes.")] = 1.0,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    profile: Annotated[bool, typer.Option("--profile", help="Show where the time went.")] = False,
+    status: Annotated[Path | None, typer.Option(help="Only show how far the comparison in this folder is.")] = None,
+) -> None:
+    """Find out which method is best on DATA: equal conditions, equal tuning, test classes seen once, and what is noise."""
+    try:
+        with _faults_in_words():
+            if status is not None:
+                from rich.console import Console
+
+                from likewise.comparison.progress_view import status_view
+
+                Console().print(status_view(status, store=store))
+                return
+            from likewise.comparison.command import run_compare
+
+            run_compare(
+                data or [],
+                methods=methods,
+                protocol=protocol,
+                settings=_settings(changes or []),
+                trials=trials,
+                folds=folds,
+                seeds=seeds,
+                sweep=sweep or [],
+                weights=weights,
+                jobs=jobs,
+                out=out,
+                store=store,
+                ray=ray,
+                gpu_share=gpu_share,
+                device=device,
+                profile=profile,
+            )
+    except KeyboardInterrupt:
+        typer.echo("interrupted: what was finished is kept, the same command goes on from there", err=True)
+        raise typer.Exit(130) from None
+
+
+@app.command()
 def embed(
     run: Annotated[Path, typer.Argument(help="A run's folder, or a saved embedder.")],
     data: Annotated[str, typer.Argument(help="What to embed: a folder, a table, a data set such as cub:/path, vectors.npz.")],

@@ -96,4 +96,6 @@ class ComparisonResults:
     notes: tuple[str, ...] = ()  # what the user should know: skipped images, singleton classes
     average_ranks: dict[str, float] = field(default_factory=dict)  # over several data sets
     critical_difference: float | None = None  # Nemenyi, at 5 %
-    time_spent: dict[str, float] = field(default_factory=dict)  # seconds by kind of work
+    time_spent: dict[str, float] = field(default_factory=dict)  # seconds by kind of work, all jobs together
+    jobs: int = 1  # pieces at once
+    folder: Path | None = None  # where the comparison lives

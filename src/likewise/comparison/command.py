@@ -1,0 +1,66 @@
+"""The command `likewise compare`: from words on a command line to a table, a report and its path."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from likewise.comparison.compare import compare
+from likewise.comparison.progress_view import live_progress
+from likewise.reports.comparison_report import write_report
+from likewise.reports.terminal import leaderboard_view
+
+WORK = ("training", "evaluation")  # what a comparison is for; everything else is overhead
+
+
+def run_compare(
+    data: Sequence[str],
+    *,
+    methods: str | None,
+    sweep: Sequence[str],
+    profile: bool,
+    **options: Any,
+) -> None:
+    """Runs or goes on with a comparison; prints its table and the path of its report. `options` are those of `compare`."""
+    with live_progress() as on_progress:
+        results = compare(
+            None if methods is None else [name.strip() for name in methods.split(",") if name.strip()],
+            list(data) or "glyphs",
+            sweeps=dict(map(_swept, sweep)),
+            on_progress=on_progress,
+            **options,
+        )
+    assert results.folder is not None  # compare has made it
+    began = time.perf_counter()
+    report = write_report(results, results.folder)
+    spent = results.time_spent | {"report": (time.perf_counter() - began) * results.jobs}
+    console = Console()
+    console.print(leaderboard_view(results))
+    if profile:
+        console.print(profile_view(spent))
+    console.print(f"report: {report}", soft_wrap=True, highlight=False, markup=False)
+
+
+def profile_view(spent: dict[str, float]) -> Table:
+    """Where the time went, all jobs together, the largest share first."""
+    total = sum(spent.values())
+    table = Table(title="where the time went, all jobs together", title_justify="left", box=None, header_style="dim", pad_edge=False)
+    for name in ("work", "seconds", "share"):
+        table.add_column(name, justify="left" if name == "work" else "right")
+    for kind, seconds in sorted(spent.items(), key=lambda entry: -entry[1]):
+        table.add_row(kind, f"{seconds:.1f}", f"{100 * seconds / total:.1f} %")
+    outside = total - sum(spent.get(kind, 0.0) for kind in WORK)
+    table.add_row("outside training and evaluation", f"{outside:.1f}", f"{100 * outside / total:.1f} %", style="bold")
+    return table
+
+
+def _swept(text: str) -> tuple[str, list[int]]:
+    name, equals, values = text.partition("=")
+    try:
+        return name.strip(), [int(value) for value in values.split(",")] if equals else []
+    except ValueError as fault:
+        raise ValueError(f"--sweep is {text!r}: expected dim=64,128,256 or batch=32,64") from fault

@@ -1,0 +1,203 @@
+"""Plan: what a comparison will do, decided before it starts, and which pieces are due given those that are done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from likewise.comparison.pieces import UNTRAINED, Piece
+from likewise.comparison.store import Row
+from likewise.comparison.tuning import survivors, winner
+from likewise.configuration import Named, as_table, from_table, with_settings
+from likewise.methods import Method
+from likewise.protocols import Protocol
+
+SWEEPABLE = ("dim", "batch")
+
+NO_METHOD = Method(
+    name=UNTRAINED,
+    title="Untrained network",
+    paper="",
+    summary="the network as it is initialised: what the images alone give",
+    loss=Named("contrastive"),
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set of the plan, and its split."""
+
+    name: str
+    spec: str  # as it was given
+    split: dict[str, Any]  # Split.to_json()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides the results. Two processes with the same plan may work on one comparison."""
+
+    data: tuple[Source, ...]
+    methods: tuple[Method, ...]
+    protocol: Protocol
+    trials: int
+    folds: int
+    seeds: int
+    sweeps: dict[str, tuple[int, ...]] = field(default_factory=dict)  # "dim" or "batch" -> values
+    weights: str = ""  # digest of the file
+    device: Literal["cpu", "cuda"] = "cpu"
+    sets: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)  # method -> the sets of values that tuning tries
+
+    def as_table(self) -> dict[str, Any]:
+        """As the store holds it; `of` makes it again."""
+        found: dict[str, Any] = as_table(self)
+        return found
+
+    @staticmethod
+    def of(table: Mapping[str, Any]) -> Plan:
+        return from_table(Plan, table, where="the stored plan")
+
+    @cached_property
+    def by_name(self) -> dict[str, Method]:
+        return {method.name: method for method in self.methods}
+
+    @cached_property
+    def sources(self) -> dict[str, Source]:
+        return {source.name: source for source in self.data}
+
+    @cached_property
+    def points(self) -> tuple[str, ...]:
+        """The protocol as it is, and every other point of the sweeps; one setting varies at a time."""
+        varied = (f"{name}={value}" for name, values in self.sweeps.items() for value in values)
+        return tuple(dict.fromkeys(("", *(self.canonical(point) for point in varied))))
+
+    def canonical(self, point: str) -> str:
+        """Where a sweep meets the protocol as it is, nothing is trained twice."""
+        return "" if point and self.at_point(point) == self.protocol else point
+
+    def at_point(self, point: str) -> Protocol:
+        """The protocol at a point of a sweep. As many images are seen with any batch size."""
+        if not point:
+            return self.protocol
+        name, value = point.split("=")
+        if name == "batch":
+            steps = max(1, round(self.protocol.steps * self.protocol.batch / int(value)))
+            return replace(self.protocol, batch=int(value), steps=steps)
+        return replace(self.protocol, dim=int(value))
+
+    def is_at(self, method: Method, point: str) -> bool:
+        """A method with a dimension of its own has no place in a sweep over dimensions."""
+        return not point.startswith("dim=") or method.head.dim is None
+
+    def with_set(self, method: str, number: int | None) -> Method:
+        """A method with one of its sets of values; None: as its file has it."""
+        return self.by_name[method] if number is None else with_settings(self.by_name[method], self.sets[method][number])
+
+
+class Progress:
+    """A plan and the pieces that were claimed or finished so far: what follows from both. Nothing here looks at a test class."""
+
+    def __init__(self, plan: Plan, rows: Mapping[str, Row]) -> None:
+        self.plan = plan
+        self.rows = rows
+
+    def is_done(self, piece: Piece) -> bool:
+        row = self.rows.get(piece.key)
+        return row is not None and row.finished is not None
+
+    def failure(self, piece: Piece) -> str | None:
+        return self.rows[piece.key].failure
+
+    def fold_scores(self, data: str, method: str, number: int) -> list[float | None]:
+        """MAP@R of one set of values on the folds that it has run, None where it failed."""
+        pieces = [Piece("trial", data, "", method, number, fold) for fold in range(self.plan.folds)]
+        return [self.rows[piece.key].score for piece in pieces if self.is_done(piece)]
+
+    def trial_pieces(self, data: str, method: str) -> list[Piece]:
+        """The trials of one method that are known to be needed: the first fold of all sets, then the other folds of the better half."""
+        numbers = range(len(self.plan.sets.get(method, ())))
+        first = [Piece("trial", data, "", method, number, 0) for number in numbers]
+        if not all(map(self.is_done, first)):
+            return first
+        kept = survivors([self.rows[piece.key].score for piece in first])
+        return first + [Piece("trial", data, "", method, number, fold) for fold in range(1, self.plan.folds) for number in kept]
+
+    def is_chosen(self, data: str, method: str) -> bool:
+        return all(map(self.is_done, self.trial_pieces(data, method)))
+
+    def choice(self, data: str, method: str) -> int | None:
+        """The number of the winning set; None for the values of the method file, without tuning or if every set failed."""
+        scores = {number: self.fold_scores(data, method, number) for number in range(len(self.plan.sets.get(method, ())))}
+        return winner({number: folds for number, folds in scores.items() if len(folds) == self.plan.folds})
+
+    def final_pieces(self) -> Iterator[Piece]:
+        for seed in range(self.plan.seeds):
+            for source in self.plan.data:
+                for point in self.plan.points:
+                    for method in self.plan.methods:
+                        if self.plan.is_at(method, point):
+                            yield Piece("final", source.name, point, method.name, seed)
+
+    @property
+    def is_decided(self) -> bool:
+        """Every value is chosen and every network trained: only now may a test class be seen."""
+        chosen = all(self.is_chosen(source.name, method.name) for source in self.plan.data for method in self.plan.methods)
+        return chosen and all(map(self.is_done, self.final_pieces()))
+
+    @property
+    def decisions(self) -> str:
+        """Names all choices: digest of the chosen set of every method on every data set."""
+        chosen = [
+            [source.name, method.name, self.choice(source.name, method.name)] for source in self.plan.data for method in self.plan.methods
+        ]
+        return hashlib.sha256(json.dumps([self.plan.as_table(), chosen], sort_keys=True).encode()).hexdigest()
+
+    def due(self) -> list[Piece]:
+        """Pieces that may run now and are not finished, in this order: all of tuning first, then trainings, then test scores."""
+        found = []
+        for source in self.plan.data:
+            for method in self.plan.methods:
+                found += self.trial_pieces(source.name, method.name)
+        found.sort(key=lambda piece: (piece.fold, piece.number))
+        found += [piece for piece in self.final_pieces() if self.is_chosen(piece.data, piece.method)]
+        if self.is_decided:
+            found += self.score_pieces()
+        return [piece for piece in found if not self.is_done(piece)]
+
+    def score_pieces(self) -> list[Piece]:
+        """The test scores of every network that could be trained."""
+        trained = [piece for piece in self.final_pieces() if self.failure(piece) is None]
+        return [replace(piece, kind="score") for piece in trained] + [Piece("items", source.name) for source in self.plan.data]
+
+    @property
+    def is_complete(self) -> bool:
+        return self.is_decided and all(map(self.is_done, self.score_pieces()))
+
+    def expected(self) -> list[Piece]:
+        """All pieces that there will be, as far as can be foreseen: for the time left."""
+        found: list[Piece] = []
+        for source in self.plan.data:
+            for method, sets in self.plan.sets.items():
+                kept = range((len(sets) + 1) // 2)
+                found += [Piece("trial", source.name, "", method, number) for number in range(len(sets))]
+                found += [Piece("trial", source.name, "", method, number, fold) for fold in range(1, self.plan.folds) for number in kept]
+            found.append(Piece("items", source.name))
+        finals = list(self.final_pieces())
+        return found + finals + [replace(piece, kind="score") for piece in finals]
+
+
+def apart(method: Method, protocol: Protocol, width: int) -> str:
+    """Why a method is not under equal conditions; empty if it is."""
+    if method.name == UNTRAINED:
+        return "no training"
+    reasons = []
+    if method.ensemble.members > 1:
+        reasons.append(f"{method.ensemble.members} models")
+    if method.head.binary:
+        reasons.append(f"{width:,} bits")
+    elif width != protocol.dim:
+        reasons.append(f"{width:,} dimensions")
+    return ", ".join(reasons)

@@ -1,0 +1,150 @@
+"""How far a comparison is, for someone who looks: a line while it runs, and a table for `--status`."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+from rich.text import Text
+
+from likewise.comparison.home import home_of
+from likewise.comparison.local_runner import OnProgress
+from likewise.comparison.owner import Owner
+from likewise.comparison.pieces import COST, KINDS, Kind, Piece
+from likewise.comparison.plan import Plan, Progress
+from likewise.comparison.store import Row
+
+STAGES: dict[Kind, str] = {"trial": "tuning", "final": "training", "score": "test scores", "items": "pictures"}
+PLAIN = 30.0  # seconds between two lines where nobody watches a bar
+
+
+@contextmanager
+def live_progress() -> Iterator[OnProgress]:
+    """A bar on stderr, or a line now and then where stderr is a file."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Lines()
+        return
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=28),
+        TextColumn("{task.fields[pieces]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[best]}", style="green"),
+    )
+    with Bar(*columns, console=console, transient=True, refresh_per_second=4, speed_estimate_period=600) as bar:
+        task = bar.add_task("starting", total=None, pieces="", best="")
+
+        def show(progress: Progress) -> None:
+            done, total = counted(progress)
+            bar.update(
+                task,
+                description=stage(progress),
+                completed=sum(COST[piece.kind] for piece in done),
+                total=sum(COST[piece.kind] for piece in total),
+                pieces=f"{len(done)}/{len(total)} pieces",
+                best=best_so_far(progress),
+            )
+
+        yield show
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def __call__(self, progress: Progress) -> None:
+        if time.monotonic() - self._last < PLAIN:
+            return
+        self._last = time.monotonic()
+        done, total = counted(progress)
+        print(
+            ", ".join(filter(None, (stage(progress), f"{len(done)}/{len(total)} pieces", best_so_far(progress)))),
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def counted(progress: Progress) -> tuple[list[Piece], list[Piece]]:
+    """The pieces that are done, and all that there will be: failed sets of values have no further folds, failed trainings no scores."""
+    done = [row.piece for row in progress.rows.values() if row.finished is not None]
+    return done, done if progress.is_complete else progress.expected()
+
+
+def stage(progress: Progress) -> str:
+    """What is under way, in a word or two."""
+    kinds = {piece.kind for piece in progress.due()}
+    return next((STAGES[kind] for kind in KINDS if kind in kinds), "finished")
+
+
+def best_so_far(progress: Progress) -> str:
+    """Who leads: on the test classes once these are scored, before that on the held-out classes of tuning."""
+    for kind, where in (("score", ""), ("trial", " on held-out training classes")):
+        scores: dict[str, list[float]] = {}
+        for row in progress.rows.values():
+            if row.piece.kind == kind and row.score is not None and not row.piece.point and row.piece.data == progress.plan.data[0].name:
+                scores.setdefault(row.piece.method, []).append(row.score)
+        means = {name: math.fsum(found) / len(found) if kind == "score" else max(found) for name, found in scores.items()}
+        if means:
+            best = max(means, key=means.__getitem__)
+            return f"best {progress.plan.by_name[best].title} {100 * means[best]:.1f}{where}"
+    return ""
+
+
+def status_view(folder: Path, *, store: str | None) -> RenderableType:
+    """The state of the comparison in a folder. It only reads: whoever works on it is not held up."""
+    home = home_of(folder.absolute(), store=store)
+    if home is None:
+        raise ValueError(f"there is no comparison in {folder}: give the folder that --out named")
+    with closing(home.store()) as held:
+        found, rows = held.plan(), held.rows()
+    if found is None:
+        raise ValueError(f"the database of {folder} does not know this comparison: was it emptied?")
+    progress = Progress(Plan.of(found[0]), rows)
+    done, total = counted(progress)
+    lines = [
+        f"[bold]{folder}[/]: {stage(progress)}, {len(done)} of {len(total)} pieces done",
+        f"started {found[1]['created']}: {found[1]['command']}",
+    ]
+    if best_so_far(progress):
+        lines.append(best_so_far(progress))
+    under_way = [row for row in rows.values() if row.finished is None]
+    failed = [row for row in rows.values() if row.failure is not None]
+    texts = [Text.from_markup(line) if line.startswith("[bold]") else Text(line) for line in lines]
+    views: list[RenderableType] = [*texts, _by_method(progress)]
+    views += [Text(_in_words(row)) for row in under_way]
+    views += [Text(f"failed: {row.piece.run}: {row.failure}", style="red") for row in failed]
+    if not progress.is_complete and not any(not Owner.of(row.owner).is_gone for row in under_way):
+        views.append(Text("nobody works on it now: the same command goes on", style="yellow"))
+    return Group(*views)
+
+
+def _by_method(progress: Progress) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    stages = [kind for kind in ("trial", "final", "score") if kind != "trial" or progress.plan.trials]
+    for name in ("method", *(STAGES[kind] for kind in stages)):  # type: ignore[index]
+        table.add_column(name, justify="left" if name == "method" else "right")
+    done, total = counted(progress)
+    for method in progress.plan.methods:
+        cells = []
+        for kind in stages:
+            counts = [sum(piece.kind == kind and piece.method == method.name for piece in pieces) for pieces in (done, total)]
+            cells.append(f"{counts[0]}/{counts[1]}" if counts[1] else "")
+        table.add_row(method.title, *cells)
+    return table
+
+
+def _in_words(row: Row) -> str:
+    owner = Owner.of(row.owner)
+    who = f"process {owner.pid} on {owner.host.split('/')[0]}"
+    return f"under way: {row.piece.run} ({who}{', which is gone' if owner.is_gone else ''}, for {time.time() - row.claimed:.0f} s)"

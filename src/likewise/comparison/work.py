@@ -1,0 +1,316 @@
+"""Work: how one piece is done. The same function in this process, in a worker and on another machine."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from likewise.comparison.pieces import BY, UNTRAINED, Piece
+from likewise.comparison.plan import Plan, Progress
+from likewise.comparison.store import Found
+from likewise.comparison.thumbnails import write_thumbnails
+from likewise.configuration import as_table, from_table
+from likewise.data.dataset import Dataset, Files
+from likewise.data.guard import TestKey, TestPart
+from likewise.data.splits import Split, folds
+from likewise.evaluation.evaluate import CLUSTERING_METRICS, evaluate
+from likewise.evaluation.retrieval import RETRIEVAL_METRICS, PerQuery, per_query
+from likewise.models.network import Network, NetworkSpec, make_network
+from likewise.protocols import Protocol
+from likewise.training.feeds import Feed, make_feed
+from likewise.training.fit import fit
+from likewise.training.loop import network_spec
+from likewise.training.scoring import embed_feed
+from likewise.training.train import SPLIT_SEED, file_digest
+
+OPENINGS = "test_openings.jsonl"  # the guard's record
+SCORING = "final scores"  # what the test classes are opened for
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """All that a process needs to work on a comparison, beside the store. It can be sent to another process."""
+
+    plan: Plan
+    datasets: dict[str, Dataset]
+    folder: Path
+    weights: Path | None
+    device: str
+
+    def split(self, data: str) -> Split:
+        return Split.from_json(self.plan.sources[data].split, self.datasets[data], record=self.folder / OPENINGS)
+
+
+class Workshop:
+    """Does pieces of one comparison in this process; what several pieces need is made once."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.plan = context.plan
+        self._splits: dict[str, Split] = {}
+        self._keys: dict[str, TestKey] = {}
+        self._train: dict[str, Feed] = {}
+        self._test: dict[str, tuple[TestPart, Feed]] = {}
+
+    def perform(self, piece: Piece, progress: Progress) -> Found:
+        """What the piece finds. A fault of the method, the data or the machine is a finding too: the other methods go on."""
+        watch = _Watch()
+        steps = {"trial": self._trial, "final": self._final, "score": self._score, "items": self._items}
+        try:
+            with _threads(1 if self.context.device == "cpu" else None):
+                found = steps[piece.kind](piece, progress, watch)
+        except Exception as fault:
+            found = Found({}, failure=f"{type(fault).__name__}: {fault}" if not isinstance(fault, ValueError) else str(fault))
+        return replace(found, result=found.result | {"time": watch.seconds})
+
+    def _trial(self, piece: Piece, progress: Progress, watch: _Watch) -> Found:
+        with self._closed(piece.data, "tuning"):
+            feed = self._training_feed(piece.data, watch)
+            train, held_out = self._fold(piece, feed)
+            with watch.measures("training"):
+                method = self.plan.with_set(piece.method, piece.number)
+                found = fit(
+                    method,
+                    self.plan.protocol,
+                    train,
+                    seed=piece.fold,
+                    weights=self.context.weights,
+                    validation=held_out,
+                    device=self.context.device,
+                )
+        # The last step counts, as it will in the final training: choosing the best step would flatter methods with restless curves.
+        return Found({"rows": found.rows}, score=found.rows[-1][BY])
+
+    def _final(self, piece: Piece, progress: Progress, watch: _Watch) -> Found:
+        method = self.plan.with_set(piece.method, progress.choice(piece.data, piece.method))
+        protocol = self.plan.at_point(piece.point)
+        with self._closed(piece.data, "training"):
+            feed = self._training_feed(piece.data, watch)
+            with watch.measures("training"):
+                if method.name == UNTRAINED:
+                    network = make_network(
+                        network_spec(method, protocol, feed.in_features), seed=piece.number, weights=self.context.weights
+                    )
+                    result: dict[str, Any] = {"rows": [], "training_seconds": 0.0, "peak_bytes": 0}
+                else:
+                    found = fit(method, protocol, feed, seed=piece.number, weights=self.context.weights, device=self.context.device)
+                    network = found.network
+                    result = {"rows": found.rows, "training_seconds": found.seconds, "peak_bytes": found.peak_bytes}
+        with watch.measures("saving"):
+            path = self.context.folder / "networks" / f"{file_name(piece)}.safetensors"
+            result |= {"network": path.name, "digest": _save(network, path), "skipped": [str(problem) for problem in feed.skipped]}
+        return Found(result)
+
+    def _score(self, piece: Piece, progress: Progress, watch: _Watch) -> Found:
+        trained = replace(piece, kind="final")
+        path = self.context.folder / "networks" / f"{file_name(trained)}.safetensors"
+        part, feed = self._test_feed(piece, progress, watch, also=file_digest(path) if path.is_file() else "")
+        protocol = self.plan.at_point(piece.point)
+        with watch.measures("evaluation"):
+            network = _load(path).to(self.context.device)
+            embeddings = embed_feed(network, feed, protocol, device=self.context.device)
+            vectors = torch.where(embeddings > 0, 1.0, -1.0) if network.spec.binary else embeddings
+            scores, queries = scores_on_test(vectors, feed, part, protocol)
+        result: dict[str, Any] = {"scores": scores, "width": network.width, "unmatched": int((~queries.matched).sum())}
+        if piece.number == 0:
+            with watch.measures("saving"):
+                kept = self.context.folder / "embeddings" / f"{file_name(piece)}.npy"
+                _write(kept, _npy(vectors.cpu().numpy().astype(np.float16)))
+                result["embeddings"] = kept.name
+        return Found(result, score=scores[BY], arrays=pack_queries(queries))
+
+    def _items(self, piece: Piece, progress: Progress, watch: _Watch) -> Found:
+        part, feed = self._test_feed(piece, progress, watch)
+        dataset = self.context.datasets[piece.data]
+        indices = part.indices[feed.indices]
+        with watch.measures("saving"):
+            thumbnails = write_thumbnails(feed, self.context.folder / "items" / f"{file_name(piece)}.npy")
+            halves = {name: None if found is None else found.tolist() for name, found in _halves(part, indices).items()}
+        return Found(
+            {
+                "labels": feed.labels.tolist(),
+                "names": _names(dataset, indices),
+                "thumbnails": None if thumbnails is None else thumbnails.name,
+                "skipped": [str(problem) for problem in feed.skipped],
+                **halves,
+            }
+        )
+
+    def _split(self, data: str) -> Split:
+        if data not in self._splits:
+            self._splits[data] = self.context.split(data)
+        return self._splits[data]
+
+    @contextmanager
+    def _closed(self, data: str, reason: str) -> Iterator[None]:
+        with self._split(data).test.closed(reason):
+            yield
+
+    def _training_feed(self, data: str, watch: _Watch) -> Feed:
+        if data not in self._train:
+            with watch.measures("packing"):
+                train = self._split(data).train_part(self.context.datasets[data])
+                self._train[data] = make_feed(train, self.plan.protocol, progress=False)
+        return self._train[data]
+
+    def _fold(self, piece: Piece, feed: Feed) -> tuple[Feed, Feed]:
+        """The training and the held-out side of a fold. Positions, as the feed may lack images that cannot be decoded."""
+        train = self._split(piece.data).train_part(self.context.datasets[piece.data])
+        fold = folds(train, np.arange(len(train)), k=self.plan.folds, seed=SPLIT_SEED)[piece.fold]
+        sides = (np.flatnonzero(np.isin(feed.indices, side)) for side in (fold.train, fold.validation))
+        own, held_out = (feed.subset(side) for side in sides)
+        return own, held_out
+
+    def _test_feed(self, piece: Piece, progress: Progress, watch: _Watch, *, also: str = "") -> tuple[TestPart, Feed]:
+        """The test items, through the guard. Before every choice is made and every network trained, the guard stays closed."""
+        guard = self._split(piece.data).test
+        if piece.data not in self._keys:
+            self._keys[piece.data] = guard.issue_key(SCORING)
+        key = self._keys[piece.data]
+        decided = hashlib.sha256(f"{progress.decisions}:{also}".encode()).hexdigest()
+        if not progress.is_decided:
+            with guard.closed("tuning or training"):
+                guard.open(key, run=piece.run, purpose=SCORING, decided=decided)
+        part = guard.open(key, run=piece.run, purpose=SCORING, decided=decided)
+        if piece.data not in self._test:
+            with watch.measures("packing"):
+                test = self.context.datasets[piece.data].subset(part.indices)
+                self._test[piece.data] = (part, make_feed(test, self.plan.protocol, progress=False))
+        return self._test[piece.data]
+
+
+def scores_on_test(vectors: torch.Tensor, feed: Feed, part: TestPart, protocol: Protocol) -> tuple[dict[str, float], PerQuery]:
+    """The protocol's scores of the test embeddings, MAP@R in any case, and each query's."""
+    labels = torch.from_numpy(feed.labels)
+    halves = _halves(part, part.indices[feed.indices])
+    query, gallery = halves["query"], halves["gallery"]
+    searched, searched_labels = (None, None) if gallery is None else (vectors[torch.from_numpy(gallery)], labels[torch.from_numpy(gallery)])
+    if query is not None:
+        vectors, labels = vectors[torch.from_numpy(query)], labels[torch.from_numpy(query)]
+    available = len(vectors) - 1 if searched is None else len(searched)
+    queries = per_query(
+        vectors,
+        labels,
+        gallery=searched,
+        gallery_labels=searched_labels,
+        ks=[k for k in protocol.ks if k <= available] or [1],
+        metrics=[name for name in RETRIEVAL_METRICS if name in protocol.metrics or name == BY],
+    )
+    if not queries.matched.any():
+        raise ValueError("no test image has another one of its class: nothing can be found again; classes need at least two images")
+    scores = {name: float(values[queries.matched].mean()) for name, values in queries.scores.items()}
+    clustering = [name for name in CLUSTERING_METRICS if name in protocol.metrics]
+    if clustering and len(labels.unique()) < len(labels):
+        scores |= evaluate(vectors, labels, metrics=clustering)
+    return scores, PerQuery({name: held.cpu() for name, held in queries.scores.items()}, queries.matched.cpu(), queries.labels.cpu())
+
+
+def pack_queries(queries: PerQuery) -> bytes:
+    """Scores of the queries as bytes; `unpack_queries` reads them."""
+    held = io.BytesIO()
+    arrays: dict[str, Any] = {f"score {name}": values.numpy() for name, values in queries.scores.items()}
+    np.savez_compressed(held, matched=queries.matched.numpy(), labels=queries.labels.numpy(), **arrays)
+    return held.getvalue()
+
+
+def unpack_queries(packed: bytes) -> PerQuery:
+    with np.load(io.BytesIO(packed), allow_pickle=False) as held:
+        scores = {name.removeprefix("score "): torch.from_numpy(held[name]) for name in held.files if name.startswith("score ")}
+        return PerQuery(scores, torch.from_numpy(held["matched"]), torch.from_numpy(held["labels"]))
+
+
+def file_name(piece: Piece) -> str:
+    """A name that every file system takes, still readable; the digest tells apart what reads alike."""
+    parts = [part for part in (piece.data, piece.point, piece.method, str(piece.number)) if part]
+    return f"{re.sub(r'[^A-Za-z0-9_.=-]+', '-', '-'.join(parts))[:80]}-{hashlib.sha256(piece.key.encode()).hexdigest()[:8]}"
+
+
+def _halves(part: TestPart, indices: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.int64] | None]:
+    """Positions of queries and gallery among the items with these indices, where the test part has the two."""
+    return {
+        name: None if half is None else np.flatnonzero(np.isin(indices, half))
+        for name, half in (("query", part.query), ("gallery", part.gallery))
+    }
+
+
+def _names(dataset: Dataset, indices: npt.NDArray[np.int64]) -> list[str]:
+    if not isinstance(dataset.items, Files):
+        return [f"item {index}" for index in indices.tolist()]
+    return ["/".join(dataset.items.paths[index].parts[-2:]).encode(errors="replace").decode() for index in indices.tolist()]
+
+
+def _save(network: Network, path: Path) -> str:
+    """Writes the network with all that is needed to build it again, and gives the file's digest."""
+    from safetensors.torch import save
+
+    tensors = {name: held.detach().cpu().contiguous() for name, held in network.state_dict().items()}
+    content = save(tensors, metadata={"spec": json.dumps(as_table(network.spec))})
+    _write(path, content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def _load(path: Path) -> Network:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as held:
+        spec = from_table(NetworkSpec, json.loads(held.metadata()["spec"]), where=path.name)
+        network = make_network(spec, seed=0)
+        network.load_state_dict({name: held.get_tensor(name) for name in held.keys()})  # noqa: SIM118  # it is no mapping
+    return network
+
+
+def _npy(array: npt.NDArray[Any]) -> bytes:
+    held = io.BytesIO()
+    np.save(held, array)
+    return held.getvalue()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all, whoever else writes the same."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+@contextmanager
+def _threads(number: int | None) -> Iterator[None]:
+    """Sums of several threads differ in the last bit: on a CPU a piece has one, wherever it runs."""
+    before = torch.get_num_threads()
+    if number is not None:
+        torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class _Watch:
+    """Seconds by kind of work."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def measures(self, kind: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[kind] = self.seconds.get(kind, 0.0) + time.perf_counter() - began
