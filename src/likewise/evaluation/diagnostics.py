@@ -92,11 +92,10 @@ def diagnose(
         rows = torch.nn.functional.normalize(rows, dim=1)
     k = min(neighbours, len(rows) - 1)
     index, near = nearest(rows, rows, k, metric="euclidean", exclude_self=True)
-    length = float(rows.double().square().sum(dim=1).mean().sqrt())
+    singular_values, effective_rank = spectrum(rows)
     rows = rows - rows.mean(dim=0)  # distances stay, and lose no digits to a common offset
     with full_float32():
         distances = _all_distances(rows, codes, bins)
-    singular_values, effective_rank = _spectrum(rows, length)
 
     occurrence = torch.bincount(index.flatten(), minlength=len(rows))
     most, hub = occurrence.sort(descending=True, stable=True)
@@ -198,8 +197,10 @@ def _separation(intra: Tensor, inter: Tensor) -> float:
     return float((intra * farther).sum()) / pairs if pairs else math.nan
 
 
-def _spectrum(centred: Tensor, length: float) -> tuple[Tensor, float]:
-    """Singular values from the d x d Gram matrix in float64, and their effective rank."""
+def spectrum(rows: Tensor) -> tuple[Tensor, float]:
+    """Singular values (d,) of the centred rows, falling, from the d x d Gram matrix in float64, and their effective rank; see diagnose."""
+    length = float(rows.double().square().sum(dim=1).mean().sqrt())
+    centred = rows - rows.mean(dim=0)
     gram = torch.zeros(centred.shape[1], centred.shape[1], dtype=torch.float64, device=centred.device)
     for part in torch.split(centred, 8192):
         gram += part.double().T @ part.double()

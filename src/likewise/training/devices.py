@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from likewise.collective import Ranks
 from likewise.protocols import Protocol
 
 PRECISIONS = {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}
@@ -81,6 +82,15 @@ class Devices:
             dist.all_reduce(flat)
             for gradient, mean in zip(bucket, flat.div_(self.num_ranks).split([held.numel() for held in bucket]), strict=True):
                 gradient.copy_(mean.view_as(gradient))
+
+    def gathered(self, rows: Tensor) -> Tensor:
+        """The ranks' rows one after the other: those of the global batch."""
+        return rows if self.num_ranks == 1 else Ranks.sharing(len(rows), rows.device, None).gather(rows)
+
+    def from_first(self, content: dict[str, Any]) -> dict[str, Any]:
+        """What rank 0 holds, on every rank."""
+        shared: dict[str, Any] = self.fabric.broadcast(content)
+        return shared
 
     def share_buffers(self, module: nn.Module) -> None:
         """Rank 0's running statistics for all: each rank has seen its own share."""

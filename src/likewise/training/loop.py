@@ -94,7 +94,7 @@ class Training:
         self.optimizer = devices.setup(make_optimizer(method, protocol, self.network, self.objectives, pretrained=weights is not None))
         if self.device.type == "cuda" if protocol.compile == "auto" else protocol.compile:
             for member in self.network.members:  # the head stays as it is: one compilation then serves many methods
-                member.backbone.compile(dynamic=False)  # type: ignore[operator,union-attr]
+                member.backbone.compile(dynamic=False)  # type: ignore[union-attr]
         self.step = 0
         self.epoch, self.step_of_epoch = 0, 0
         self.rows: list[Row] = []
@@ -118,14 +118,17 @@ class Training:
         stream = self._stream()
         while self.step < self.protocol.steps:
             inputs, labels, positions = next(stream)
-            self._take_step(inputs, labels, positions)
+            self._add_gradients(inputs, labels, positions)
+            if self.device.type == "cpu":  # before the weights take it: then the first bad tensor is the cause
+                self._watch(inputs, listener.kept)
+            self._update()
             at_end = self.step == self.protocol.steps
             validates = self.validation is not None and (self.step % self.protocol.validate_every == 0 or at_end)
             stops = not at_end and self.devices.any(listener.wants_to_stop(), asked=self.step % ASKED == 0)
             saves = not at_end and (stops or listener.wants_checkpoint(self.step))
             logs = self.step % every == 0 or validates or at_end
-            if logs or saves or self.device.type == "cpu":
-                self._watch(inputs, listener.kept)
+            if logs or saves:
+                self._watch(inputs, listener.kept, weights=saves)
             if logs:
                 self.seconds += time.perf_counter() - began
                 self._log(listener, validates)
@@ -182,7 +185,8 @@ class Training:
                 yield batch
             self.epoch, self.step_of_epoch = self.epoch + 1, 0
 
-    def _take_step(self, inputs: Tensor, labels: Tensor, positions: Tensor) -> None:
+    def _add_gradients(self, inputs: Tensor, labels: Tensor, positions: Tensor) -> None:
+        """The gradients of the next step, of all ranks, and its loss."""
         torch.manual_seed((self.seed * 1_000_003 + self.step) * 4099 + self.devices.rank)  # of miners that draw
         set_rates(self.optimizer, self.method, self.protocol, self.step)
         items = positions.to(self.device) if self.method.memory else positions
@@ -194,11 +198,13 @@ class Training:
             if self.protocol.clip:
                 self.devices.clip(self.network.members[number], self.optimizer, self.protocol.clip)
             if number == 0 and hasattr(self.sampler, "update"):
-                self.sampler.update(embeddings[-1], labels)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+                self.sampler.update(self.devices.gathered(embeddings[-1]), self.devices.gathered(labels))
         self.step += 1
         self._summed, self._num_summed = total, self._num_summed + 1
+
+    def _update(self) -> None:
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
 
     def _backward(self, number: int, inputs: Tensor, labels: Tensor, items: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Adds a member's gradient; its loss and embeddings, without a graph."""
@@ -220,8 +226,10 @@ class Training:
         self.devices.backward(loss)
         return loss.detach(), tuple(vectors.detach() for vectors in embeddings)
 
-    def _watch(self, inputs: Tensor, kept: str) -> None:
-        if not self._summed.isfinite():
+    def _watch(self, inputs: Tensor, kept: str, *, weights: bool = False) -> None:
+        """Looks at the loss; at the `weights` too before they are kept, as a finite loss can have a gradient that is not."""
+        held = self.network.parameters() if weights else ()
+        if not self._summed.isfinite() or not all(parameter.isfinite().all() for parameter in held):
             raise divergence(self.step, self.network, inputs, kept)
 
     def _log(self, listener: Listener, validates: bool) -> None:

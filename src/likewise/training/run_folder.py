@@ -28,6 +28,7 @@ from typing import Any
 from likewise.training.checkpoints import Checkpoints
 
 COLUMNS = ("step", "loss", "seconds", "images_per_second", "R@1", "MAP@R")
+UNFINISHED = ".config.json.writing"  # all that a run that was killed at once may have left
 PACKAGES = ("likewise", "torch", "numpy", "scikit-learn", "scipy", "lightning-fabric", "safetensors")
 
 
@@ -47,7 +48,7 @@ class RunFolder:
         if held is None:
             if resume:
                 raise ValueError(f"there is no run to resume in {self.path}: leave --resume out, or give the --out of the run")
-            if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            if self.path.exists() and (not self.path.is_dir() or any(entry.name != UNFINISHED for entry in self.path.iterdir())):
                 raise ValueError(f"{self.path} exists and holds no run: choose a new or empty folder with --out, nothing was written")
             self.path.mkdir(parents=True, exist_ok=True)
             self.write_json("config.json", config)

@@ -2,7 +2,7 @@
 
 A file is a sequence of records: length (uint64), masked CRC-32C of it, the message, masked CRC-32C of that, all little-endian. A message
 is a protocol buffer `Event`: wall_time = 1 (double), step = 2 (varint), file_version = 3 (text), summary = 5 { value = 1 { tag = 1
-(text), simple_value = 2 (float) } }.
+(text), simple_value = 2 (float) } }, session_log = 7 { status = 1 (varint, 1 means START) }.
 """
 
 from __future__ import annotations
@@ -15,24 +15,28 @@ from pathlib import Path
 
 POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
 DOUBLE, VARINT, BYTES, FLOAT = 1, 0, 2, 5  # wire types of protocol buffers
+START = 1  # status of a session_log
 
 
 class EventFile:
-    """One event file in a folder. A resumed run writes another, beginning at its first step; TensorBoard joins them."""
+    """One event file in a folder. A resumed run writes another, and a START in it: TensorBoard drops what came after that step before."""
 
     def __init__(self, folder: Path, *, first_step: int = 0) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = (folder / f"events.out.tfevents.{time.time_ns()}.step{first_step}").open("wb")
-        self._write(_field(1, DOUBLE, struct.pack("<d", time.time())) + _text(3, "brain.Event:2"))
+        self._event(0, _text(3, "brain.Event:2"))
+        if first_step:
+            self._event(first_step + 1, _bytes(7, _field(1, VARINT, _varint(START))))
 
     def add(self, step: int, scalars: Mapping[str, float]) -> None:
         values = b"".join(_bytes(1, _text(1, tag) + _field(2, FLOAT, struct.pack("<f", value))) for tag, value in scalars.items())
-        self._write(_field(1, DOUBLE, struct.pack("<d", time.time())) + _field(2, VARINT, _varint(step)) + _bytes(5, values))
+        self._event(step, _bytes(5, values))
 
     def close(self) -> None:
         self._file.close()
 
-    def _write(self, message: bytes) -> None:
+    def _event(self, step: int, content: bytes) -> None:
+        message = _field(1, DOUBLE, struct.pack("<d", time.time())) + _field(2, VARINT, _varint(step)) + content
         length = struct.pack("<Q", len(message))
         self._file.write(length + _masked_crc(length) + message + _masked_crc(message))
         self._file.flush()

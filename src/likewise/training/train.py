@@ -171,22 +171,38 @@ def file_digest(path: Path) -> str:
 def _finish(
     folder: RunFolder, dataset: Dataset, parts: Split, training: Training, config: dict[str, Any], notes: tuple[str, ...]
 ) -> TrainingResult:
-    """Saves the embedder, opens the test classes once and scores them."""
-    found: Fit = fitted(training)
+    """Saves the embedder, opens the test classes once and scores them; all on rank 0, which tells the others."""
+    content: dict[str, Any] = {}
+    if training.devices.rank == 0:
+        _save_embedder(folder, training, config)
+        content = _test_scores(folder, dataset, parts, training, config, notes)
+        write_card(folder, config, content)
+        folder.write_json("scores.json", content)  # last: a run with scores has ended
+    return result_of(folder, training.devices.from_first(content))
+
+
+def _save_embedder(folder: RunFolder, training: Training, config: dict[str, Any]) -> None:
     protocol, network = training.protocol, training.network
     preprocessing = None
     if network.spec.in_features is None:
         side = None if protocol.side == "as_is" else protocol.side
         preprocessing = Preprocessing(side=side, augmentation=AUGMENTATIONS[protocol.test_augmentation])
-    if training.devices.rank == 0:
-        Embedder(network, preprocessing, card={"config": config}, device=training.device).save(folder.embedder)
+    Embedder(network, preprocessing, card={"config": config}, device=training.device).save(folder.embedder)
+
+
+def _test_scores(
+    folder: RunFolder, dataset: Dataset, parts: Split, training: Training, config: dict[str, Any], notes: tuple[str, ...]
+) -> dict[str, Any]:
+    """What `scores.json` holds."""
+    found: Fit = fitted(training)
+    protocol, network = training.protocol, training.network
     key = parts.test.issue_key("training run")
     part = parts.test.open(key, run=str(folder.path.resolve()), purpose=PURPOSE, decided=decision(config, network))
     test = make_feed(dataset.subset(part.indices), protocol, progress=False)
     embeddings = embed_feed(network, test, protocol, device=training.device)
     query, gallery = query_and_gallery(part.indices[test.indices], part)
     scores = score(embeddings, test.labels, protocol, query=query, gallery=gallery, binary=network.spec.binary)
-    content = {
+    return {
         "scores": scores,
         "best_step": found.best_step,
         "validation": found.validation,
@@ -196,10 +212,6 @@ def _finish(
         "num_test_items": len(test),
         "notes": [*notes, *(feed_notes(test))],
     }
-    if training.devices.rank == 0:
-        folder.write_json("scores.json", content)
-        write_card(folder, config, content)
-    return result_of(folder, content)
 
 
 def decision(config: dict[str, Any], network: Network) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from likewise.evaluation.diagnostics import spectrum
+
 COLLAPSED_RANK = 1.5  # effective rank of validation embeddings below which they lie on a line
 PATIENCE = 5  # validations without a better one
 
@@ -44,25 +46,15 @@ def first_bad_tensor(network: nn.Module, inputs: Tensor) -> str:
 
 
 def divergence(step: int, network: nn.Module, inputs: Tensor, checkpoint: str) -> Diverged:
-    """The fault to raise where the loss is not finite."""
+    """The fault to raise where the loss or a weight is not finite."""
     return Diverged(
-        f"the loss is not a finite number at step {step}; the first bad tensor is {first_bad_tensor(network, inputs)}. "
+        f"the training diverged at step {step}: the first tensor that is not finite is {first_bad_tensor(network, inputs)}. "
         f"Try a lower learning rate (--set learning_rate=...), --set clip=1, or --set precision=fp32. {checkpoint}"
     )
 
 
-def effective_rank(embeddings: Tensor) -> float:
-    """exp of the entropy of the normalised singular values of the centred rows (Roy & Vetterli 2007); 0 if all rows are equal."""
-    centred = embeddings.double() - embeddings.double().mean(dim=0)
-    values = torch.linalg.eigvalsh(centred.T @ centred).clamp(min=0).sqrt()
-    if values.sum() <= 1e-6:
-        return 0.0
-    shares = values / values.sum()
-    return float(torch.exp(-torch.special.xlogy(shares, shares).sum()))
-
-
 def collapse_warning(embeddings: Tensor, step: int) -> str | None:
-    rank = effective_rank(embeddings)
+    _, rank = spectrum(embeddings)
     if rank >= min(COLLAPSED_RANK, embeddings.shape[1]):
         return None
     return (
