@@ -1,13 +1,14 @@
 """Backbones: shapes of the taps, names of the public weight files, frozen norms."""
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from likewise.models import BACKBONES, LEVELS, Backbone, freeze_batch_norm, make_backbone
+from likewise.models import BACKBONES, LEVELS, Backbone, NetworkSpec, freeze_batch_norm, make_backbone, make_network
 
 TAPS = {  # channels of low, mid and high, and the sides of their maps for images of 64 pixels
     "resnet18": ((128, 256, 512), (8, 4, 2)),
@@ -126,6 +127,23 @@ def test_bn_inception_sees_bgr_values_less_the_mean() -> None:
     torch.testing.assert_close(seen[0], expected, rtol=0, atol=1e-3)
 
 
+def test_bn_inception_pools_by_average_in_all_blocks_but_the_striding_and_the_last() -> None:
+    backbone, inputs = small("bn_inception")
+    seen: dict[str, Tensor] = {}
+    for name, module in backbone.named_modules():
+        if name.startswith("inception") and name.endswith(("_3x3_reduce", "pool_proj")):
+            module.register_forward_pre_hook(lambda _, given, name=name: seen.update({name: given[0]}))
+    with torch.no_grad():
+        low, mid, _ = backbone(inputs, LEVELS)
+    for block in ("3a", "3b", "4a", "4b", "4c", "4d", "5a", "5b"):
+        pool = nn.MaxPool2d(3, stride=1, padding=1) if block == "5b" else nn.AvgPool2d(3, stride=1, padding=1)
+        torch.testing.assert_close(seen[f"inception_{block}_pool_proj"], pool(seen[f"inception_{block}_3x3_reduce"]))
+    for block, output in (("3c", low), ("4e", mid)):
+        entered = seen[f"inception_{block}_3x3_reduce"]
+        pooled = nn.MaxPool2d(3, stride=2, ceil_mode=True)(entered)
+        torch.testing.assert_close(output[:, -entered.shape[1] :], pooled, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("name", ["resnet18", "convnet", "mlp"])
 def test_frozen_batch_norm_survives_train(name: str) -> None:
     backbone, inputs = small(name)
@@ -161,6 +179,7 @@ class Pyramid(nn.Module):
 
     def __init__(self, count: int) -> None:
         super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
         self.feature_info = [{"num_chs": 3} for _ in range(count)]
 
     def forward_intermediates(
@@ -168,11 +187,11 @@ class Pyramid(nn.Module):
     ) -> list[Tensor]:
         assert (output_fmt, intermediates_only, indices) == ("NCHW", True, sorted(indices))
         assert norm == (len(self.feature_info) > 5)
-        return [inputs * (position + 1) for position in indices]
+        return [inputs * self.scale * (position + 1) for position in indices]
 
 
 @pytest.mark.parametrize(("count", "factors"), [(4, (2, 3, 4)), (5, (3, 4, 5)), (12, (4, 8, 12))])
-def test_timm(monkeypatch: pytest.MonkeyPatch, count: int, factors: tuple[int, ...]) -> None:
+def test_timm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, factors: tuple[int, ...]) -> None:
     timm = SimpleNamespace(list_models=lambda: ["pyramid"], create_model=lambda name, pretrained, num_classes: Pyramid(count))
     monkeypatch.setitem(sys.modules, "timm", timm)
     backbone = make_backbone("timm:pyramid")
@@ -180,6 +199,9 @@ def test_timm(monkeypatch: pytest.MonkeyPatch, count: int, factors: tuple[int, .
     torch.testing.assert_close(backbone(inputs, LEVELS), tuple(inputs * factor for factor in factors))
     torch.testing.assert_close(backbone(inputs, ("high", "low")), (inputs * factors[2], inputs * factors[0]))
     assert backbone.channels == {"low": 3, "mid": 3, "high": 3}
+    torch.save({"scale": torch.tensor([7.0]), "head.weight": torch.ones(2)}, tmp_path / "timm_names.pth")
+    network = make_network(NetworkSpec("timm:pyramid", head="none"), seed=0, weights=tmp_path / "timm_names.pth")
+    torch.testing.assert_close(network.members[0](inputs)[0], 7 * factors[2] * inputs.mean((2, 3)))
     with pytest.raises(ValueError, match="unknown timm model 'pyramids': did you mean 'pyramid'"):
         make_backbone("timm:pyramids")
 

@@ -146,11 +146,14 @@ def test_progress_off_a_terminal_prints_nothing(paths: list[Path], capsys: pytes
     assert captured.out + captured.err.strip() == ""
 
 
-def test_a_broken_image_is_named(paths: list[Path]) -> None:
+def test_a_broken_image_is_named(paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIKEWISE_CACHE", str(tmp_path / "cache"))
     broken = paths[1].with_name("broken.jpg")
     broken.write_bytes(paths[1].read_bytes()[:-700])
     with pytest.raises(ValueError, match=r"broken.jpg cannot be embedded"):
         of_images().embed([*paths, broken])
+    with pytest.raises(ValueError, match=r"broken.jpg: "):
+        of_images().embed(dataset([*paths, broken]))
     with pytest.raises(ValueError, match=r"nowhere.png cannot be embedded: No such file"):
         of_images().embed([paths[0].with_name("nowhere.png")])
     with pytest.raises(ValueError, match="image 1 cannot be embedded: floating point"):

@@ -80,6 +80,19 @@ def test_partial_load_refused_with_all_faults_and_nothing_loaded(tmp_path: Path)
     torch.testing.assert_close(dict(module.state_dict()), before, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"more": torch.ones(1)}, r"do not fit Small: 1 unexpected \(more\)\. Nothing was loaded"),
+        ({"bn.bias": torch.ones(5)}, r"do not fit Small: 1 of another shape \(bn.bias \(5,\) instead of \(4,\)\)\. Nothing was loaded"),
+    ],
+)
+def test_one_fault_is_enough(tmp_path: Path, changes: dict[str, Tensor], message: str) -> None:
+    save_file({**filled(), **changes}, tmp_path / "file.safetensors")
+    with pytest.raises(ValueError, match=message):
+        load_weights(Small(), tmp_path / "file.safetensors")
+
+
 def test_what_is_ignored_is_still_loaded_where_the_module_has_it(tmp_path: Path) -> None:
     state = filled()
     save_file(dict(state), tmp_path / "file.safetensors")

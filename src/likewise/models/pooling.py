@@ -32,7 +32,7 @@ class AverageMaxPooling(nn.Module):
 class GeMPooling(nn.Module):
     """Generalised mean: (mean over places of x^p)^(1/p), p learned from 3 on (Radenovic et al., 2018). Values below 1e-6 count as 1e-6.
 
-    p = 1 is the average, p -> infinity the maximum. In float32 throughout: x^p leaves the range of 16 bits.
+    p = 1 is the average, p -> infinity the maximum. In float32, also under autocast: x^p leaves the range of 16 bits.
     """
 
     def __init__(self) -> None:
@@ -42,8 +42,7 @@ class GeMPooling(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         if features.ndim == 2:
             return features.float()
-        with torch.autocast(features.device.type, enabled=False):
-            return features.float().clamp(min=1e-6).pow(self.exponent).mean((2, 3)).pow(1 / self.exponent)
+        return features.float().clamp(min=1e-6).pow(self.exponent).mean((2, 3)).pow(1 / self.exponent)
 
 
 POOLINGS: dict[str, Callable[[], nn.Module]] = {
