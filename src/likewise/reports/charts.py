@@ -1,0 +1,178 @@
+"""The charts of a comparison, one function each: what is drawn into one pair of axes. `pictures` puts them together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from likewise.comparison.results import Estimate, MethodResult, Trial
+from likewise.reports.board import Board
+from likewise.reports.drawing import FAINT, INK, MethodLine, said
+from likewise.reports.pair_weighting import PairCurves
+from likewise.reports.weight_curves import COLOURS, LINES, NEGATIVES, POSITIVES, TICKS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Lines = Mapping[str, MethodLine]
+
+
+def draw_leaderboard(axis: Axes, board: Board, lines: Lines) -> None:
+    """Mean and 95 % interval of the leading score, the best on top, its interval as a band across."""
+    methods = [method for method in board.methods if not math.isnan(method.scores[board.leading].mean)]
+    for place, method in enumerate(methods):
+        estimate, line = method.scores[board.leading], lines[method.name]
+        axis.plot([100 * estimate.low, 100 * estimate.high], [place, place], color=line.colour, linewidth=2.2, solid_capstyle="round")
+        axis.plot([100 * estimate.mean], [place], marker="D" if method.apart else "o", color=line.colour, markersize=5.5, linestyle="")
+    if board.best is not None and not math.isnan(board.best.scores[board.leading].mean):
+        best = board.best.scores[board.leading]
+        axis.axvspan(100 * best.low, 100 * best.high, color=lines[board.best.name].colour, alpha=0.1, linewidth=0)
+    marks = {"best": " ★", "within noise of the best": " ≈"}
+    names = [said(method.title) + marks.get(board.group(method), " (apart)" if method.apart else "") for method in methods]
+    axis.set_yticks(range(len(methods)), names)
+    axis.set_ylim(len(methods) - 0.5, -0.5)
+    axis.grid(axis="y", visible=False)
+    axis.set_xlabel(f"{board.leading} in %, mean and 95 % interval  (★ best, ≈ within noise of it)")
+    axis.set_title(said(board.dataset))
+
+
+def draw_recall(axis: Axes, board: Board, lines: Lines) -> None:
+    """R@K against K, with the 95 % interval as a band."""
+    ks = recall_ks(board)
+    for method in board.methods:
+        shown = [k for k in ks if f"R@{k}" in method.scores]
+        _line(axis, lines[method.name], shown, [method.scores[f"R@{k}"] for k in shown])
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(ks, [str(k) for k in ks])
+    axis.set_xticks([], minor=True)
+    axis.set_xlabel("K")
+    axis.set_ylabel("R@K in %")
+
+
+def recall_ks(board: Board) -> list[int]:
+    return sorted({int(name[2:]) for name in board.scores if name.startswith("R@")})
+
+
+def draw_sweep(axis: Axes, methods: Sequence[MethodResult], *, swept: str, score: str, lines: Lines) -> None:
+    """A score against what was swept, with the 95 % interval as a band."""
+    values = sorted({method.sweep[swept] for method in methods})
+    for name in dict.fromkeys(method.name for method in methods):
+        points = sorted((method.sweep[swept], i) for i, method in enumerate(methods) if method.name == name and score in method.scores)
+        _line(axis, lines[name], [value for value, _ in points], [methods[i].scores[score] for _, i in points])
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(values, [f"{value:,}" for value in values])
+    axis.set_xticks([], minor=True)
+    axis.set_xlabel({"dim": "dimensions of the embedding", "batch": "images a batch"}.get(swept, said(swept)))
+    axis.set_ylabel(f"{score} in %")
+
+
+def draw_validation(axis: Axes, board: Board, lines: Lines) -> None:
+    """MAP@R on held-out training classes while training, the mean over seeds."""
+    for method in board.methods:
+        by_step: dict[int, list[float]] = {}
+        for curve in method.curves:
+            for step, score in zip(curve.validation_steps, curve.validation, strict=True):
+                by_step.setdefault(step, []).append(score)
+        steps = sorted(by_step)
+        line = lines[method.name]
+        means = [100 * float(np.mean(by_step[step])) for step in steps]
+        axis.plot(steps, means, color=line.colour, linestyle=line.dashes, gid=line.mark)
+    axis.set_xlabel("training step")
+    axis.set_ylabel("MAP@R in %")
+
+
+def draw_training(axis: Axes, method: MethodResult, line: MethodLine) -> None:
+    """The loss of every seed: thin lines. Values of different losses cannot be compared, so each method has axes of its own."""
+    for curve in method.curves:
+        axis.plot(curve.steps, curve.losses, color=line.colour, linewidth=1.0, alpha=0.8)
+    axis.set_xlabel("step")
+    axis.set_ylabel("loss")
+
+
+def draw_trials(axis: Axes, trials: Sequence[Trial], line: MethodLine) -> None:
+    """Score of each tuning trial in turn, the best so far as a step line; trials that gave no score as crosses at the foot."""
+    from matplotlib.ticker import MaxNLocator
+
+    scored = [(trial.number + 1, 100 * trial.score) for trial in trials if trial.score is not None]
+    if scored:
+        numbers, scores = zip(*scored, strict=True)
+        axis.plot(numbers, scores, marker="o", markersize=3.5, linestyle="", color=line.colour, alpha=0.7)
+        axis.step(numbers, np.maximum.accumulate(scores), where="post", color=INK, linewidth=1.1)
+    without = [trial.number + 1 for trial in trials if trial.score is None]
+    foot = axis.get_xaxis_transform()
+    axis.plot(without, [0.04] * len(without), marker="x", markersize=4, linestyle="", color=FAINT, transform=foot, clip_on=False)
+    axis.set_xlim(0.5, max(trial.number for trial in trials) + 1.5)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.set_xlabel("trial")
+    axis.set_ylabel("MAP@R in %")
+
+
+def draw_weights(axis: Axes, curves: PairCurves) -> None:
+    """Weight of a positive and of a negative pair against its similarity; linear up to 1, logarithmic beyond."""
+    extremes = [0.0, 1.0]
+    for side, weights in (("positive", curves.positive), ("negative", curves.negative)):
+        axis.plot(curves.similarities, weights, color=COLOURS[side], linestyle=LINES[side])
+        extremes += [float(weights.min()), float(weights.max())]
+    low, high = min(extremes), max(extremes)
+    axis.set_yscale("symlog", linthresh=1, linscale=1.5)
+    ticks = [tick for tick in TICKS if 1.2 * low <= tick <= 1.2 * high]
+    axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.set_yticks([], minor=True)
+    axis.set_ylim(low * 1.4 if low < -1 else low - 0.12, high * 1.4 if high > 1.1 else 1.1)
+    axis.set_xlim(-1, 1)
+    axis.set_xlabel("cosine similarity")
+    axis.set_ylabel("weight")
+
+
+def weights_note() -> str:
+    told = [", ".join(f"{value:g}" for value in row) for row in (POSITIVES, NEGATIVES)]
+    return f"The anchor's other positives lie at similarity {told[0]}, its other negatives at {told[1]}."
+
+
+def draw_critical_difference(axis: Axes, ranks: Mapping[str, float], difference: float, *, titles: Mapping[str, str], lines: Lines) -> None:
+    """Average ranks on a line, the best left; a bar joins methods whose ranks differ by less than the critical difference."""
+    order = sorted(ranks, key=lambda name: (ranks[name], name))
+    most = max(len(order), math.ceil(max(ranks.values())))
+    groups = rank_groups([ranks[name] for name in order], difference)
+    half = math.ceil(len(order) / 2)
+    first = -0.7 - 0.3 * len(groups)
+    for place, name in enumerate(order):
+        left = place < half
+        height = first - 0.55 * (place if left else len(order) - 1 - place)
+        edge = 0.75 if left else most + 0.25
+        line = lines[name]
+        axis.plot([ranks[name], ranks[name], edge], [0, height, height], color=line.colour, linewidth=1.2, gid=line.mark)
+        words = f"{said(titles[name])}  {ranks[name]:.2f}" if left else f"{ranks[name]:.2f}  {said(titles[name])}"
+        axis.text(edge - 0.08 if left else edge + 0.08, height, words, ha="right" if left else "left", va="center")
+    for row, (start, end) in enumerate(groups):
+        height = -0.35 - 0.3 * row
+        span = [ranks[order[start]] - 0.04, ranks[order[end]] + 0.04]
+        axis.plot(span, [height, height], color=INK, linewidth=3.5, solid_capstyle="round")
+    axis.plot([1, most], [0, 0], color=FAINT, linewidth=1)
+    for rank in range(1, most + 1):
+        axis.plot([rank, rank], [0, 0.12], color=FAINT, linewidth=1)
+        axis.text(rank, 0.2, str(rank), ha="center", va="bottom")
+    axis.plot([1, 1 + difference], [1.1, 1.1], color=FAINT, linewidth=1.6, marker="|", markersize=7)
+    axis.text(1 + difference / 2, 1.2, f"critical difference {difference:.2f}", ha="center", va="bottom", color=FAINT)
+    axis.set_axis_off()
+    axis.set_xlim(1 - 0.4 * most, most + 0.4 * most)
+    axis.set_ylim(first - 0.55 * half, 1.8)
+
+
+def rank_groups(ranks: Sequence[float], difference: float) -> list[tuple[int, int]]:
+    """First and last place of each largest run of rising ranks that lie less than the critical difference apart."""
+    groups: list[tuple[int, int]] = []
+    for start in range(len(ranks)):
+        end = max(i for i in range(start, len(ranks)) if ranks[i] - ranks[start] < difference or i == start)
+        if end > start and (not groups or end > groups[-1][1]):
+            groups.append((start, end))
+    return groups
+
+
+def _line(axis: Axes, line: MethodLine, places: Sequence[int], estimates: Sequence[Estimate]) -> None:
+    mean, low, high = (np.array([100 * getattr(estimate, part) for estimate in estimates]) for part in ("mean", "low", "high"))
+    axis.fill_between(places, low, high, color=line.colour, alpha=0.12, linewidth=0, gid=line.mark)
+    axis.plot(places, mean, color=line.colour, linestyle=line.dashes, marker="o", markersize=3.5, gid=line.mark)

@@ -1,0 +1,82 @@
+"""How the figures came about, for the page: what was equal, what was tuned, the guard's record, versions, command, time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from likewise.comparison.results import ComparisonResults
+from likewise.data.doctor import count_of
+from likewise.reports.board import NONE, Board, seconds_in_words
+from likewise.reports.markup import Markup, join, table, tag
+
+HANDED_OUT = ("opened", "resumed")  # events of the guard in which somebody saw the test classes
+
+
+def equal_section(results: ComparisonResults) -> Markup:
+    parts = [table({"class": "facts"}, ("condition", "the same for every method"), results.equal.items())]
+    if results.protocol:
+        inside = table({"class": "facts"}, ("field", "value"), ((name, value_in_words(value)) for name, value in results.protocol.items()))
+        parts.append(tag("details", {}, tag("summary", {}, "The whole protocol"), inside))
+    return join(parts)
+
+
+def tuned_section(board: Board, results: ComparisonResults) -> Markup:
+    """Tuned values beside those of the method files."""
+    rows = []
+    for method in board.methods:
+        for name, value in method.settings.items():
+            default = value_in_words(method.defaults[name]) if name in method.defaults else NONE
+            best = max((trial.score for trial in method.trials if trial.score is not None), default=None)
+            rows.append((method.title, tag("code", {}, name), tag("b", {}, value_in_words(value)), default, _percent(best)))
+    if not rows:
+        return tag("p", {}, "Nothing was tuned: every method ran with the values of its file.")
+    heads = ("method", "setting", "tuned to", "in the method file", "best MAP@R on the folds, %")
+    folds = count_of(results.num_folds, "class-disjoint fold", "class-disjoint folds")
+    words = f"{count_of(results.num_trials, 'trial', 'trials')} for every method, scored by MAP@R on {folds} of the training classes."
+    return join([tag("p", {}, words), table({"class": "facts"}, heads, rows)])
+
+
+def guard_section(record: tuple[dict[str, Any], ...]) -> Markup:
+    """Every opening of the test classes."""
+    if not record:
+        return tag("p", {}, "The record is empty: the test classes were never opened.")
+    handed_out = [entry for entry in record if entry.get("event", "opened") in HANDED_OUT]
+    refused = [entry for entry in record if entry.get("event") == "refused"]
+    words = f"The test classes were opened {count_of(len(handed_out), 'time', 'times')}"
+    words += f", the first time {handed_out[0].get('time', '')}." if handed_out else "."
+    if refused:
+        words += f" {count_of(len(refused), 'request was', 'requests were')} refused."
+    names = list(dict.fromkeys(name for entry in record for name in entry))
+    rows = ([str(i + 1), *(value_in_words(entry.get(name, "")) for name in names)] for i, entry in enumerate(record))
+    inside = table({"class": "facts"}, ("", *names), rows)
+    return join([tag("p", {}, words), tag("details", {}, tag("summary", {}, f"All {len(record):,} entries of the record"), inside)])
+
+
+def time_section(spent: Mapping[str, float]) -> Markup:
+    total = sum(spent.values())
+    rows = [(name, seconds_in_words(seconds), f"{100 * seconds / total:.1f} %") for name, seconds in spent.items()] if total else []
+    rows.append(("together", seconds_in_words(total), ""))
+    return table({"class": "facts"}, ("work", "time", "share"), rows)
+
+
+def origin_section(results: ComparisonResults) -> Markup:
+    copy = tag("button", {"type": "button", "class": "copy"}, "copy")
+    command = tag("div", {"class": "command"}, tag("code", {}, results.command), copy)
+    return join([command, table({"class": "facts"}, ("software", "version"), results.versions.items())])
+
+
+def value_in_words(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {value_in_words(entry)}" for name, entry in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(value_in_words(entry) for entry in value)
+    return str(value)
+
+
+def _percent(score: float | None) -> str:
+    return NONE if score is None else f"{100 * score:.2f}"

@@ -1,0 +1,129 @@
+"""The test items in the page: a map of them, and ranked lists of the same queries by every method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from likewise.comparison.results import MethodResult, TestItems
+from likewise.data.doctor import count_of
+from likewise.reports.board import percent
+from likewise.reports.drawing import MethodLine
+from likewise.reports.embedding_map import EmbeddingMap
+from likewise.reports.leaderboard_html import swatch
+from likewise.reports.markup import Markup, join, plain, tag
+from likewise.reports.ranked_lists import RankedLists
+from likewise.reports.sprite import Sprite
+
+LONGEST_NAME = 80  # of an item in the page: the end of a path says more than its beginning
+
+
+def shown_items(found: EmbeddingMap, lists: RankedLists | None) -> npt.NDArray[np.int64]:
+    """All items on the map or in a list, in order."""
+    in_lists = [] if lists is None else [lists.queries, *(array.ravel() for array in lists.neighbours.values())]
+    return np.unique(np.concatenate([found.items, *in_lists]))
+
+
+def items_data(items: TestItems, shown: npt.NDArray[np.int64], found: EmbeddingMap, sprite: Sprite | None) -> dict[str, Any]:
+    """What the page's script knows of the items; everywhere an item is its place among those shown."""
+    place = {item: i for i, item in enumerate(shown.tolist())}
+    labels, of = np.unique(items.labels[shown], return_inverse=True)
+    return {
+        "classes": [plain(items.class_names[label]) for label in labels.tolist()],
+        "label": of.tolist(),
+        "names": [_short(items.names[item]) for item in shown.tolist()],
+        "map": [place[item] for item in found.items.tolist()],
+        "places": {name: array.ravel().tolist() for name, array in found.places.items()},
+        "sprite": None if sprite is None else {"columns": sprite.columns, "side": sprite.side},
+    }
+
+
+def map_section(found: EmbeddingMap, methods: list[MethodResult], items: TestItems, *, key: str) -> Markup:
+    options = [tag("option", {"value": method.name}, method.title) for method in methods]
+    num_classes = len(np.unique(items.labels[found.items]))
+    pictures = (
+        tag("label", {"class": "check"}, Markup('<input type="checkbox" class="pictures"> '), "pictures")
+        if items.thumbnails is not None
+        else ""
+    )
+    controls = tag(
+        "div",
+        {"class": "controls"},
+        tag("label", {}, "method ", tag("select", {"class": "map-method"}, *options)),
+        tag("button", {"type": "button", "class": "step", "data-step": -1, "aria-label": "method before"}, "\N{LEFTWARDS ARROW}"),
+        tag("button", {"type": "button", "class": "step", "data-step": 1, "aria-label": "next method"}, "\N{RIGHTWARDS ARROW}"),
+        pictures,
+    )
+    label = "Map of test embeddings. Arrow keys go from item to item, N and P to the next method and the one before."
+    canvas = tag("canvas", {"tabindex": 0, "role": "application", "aria-label": label})
+    card = tag("div", {"class": "card", "hidden": True, "role": "status"})
+    whole = len(found.items) == len(items.labels)
+    told = count_of(len(found.items), "test item", "test items") + ("" if whole else f" of {len(items.labels):,}")
+    note = (
+        f"{found.kind} of {told} in {count_of(num_classes, 'class', 'classes')}, the same for every method; colour and shape stand for the "
+        "class. Point at an item (or use the arrow keys) to see it and its class, or at a class to see where it lies. Distances between "
+        "far groups mean little in such a map."
+    )
+    classes = tag("ul", {"class": "classes", "aria-label": "classes on the map"})
+    stage = tag("div", {"class": "beside"}, tag("div", {"class": "stage"}, canvas, card), classes)
+    holder = tag("div", {"class": "map", "data-items": key}, controls, stage)
+    return join([holder, tag("p", {"class": "note"}, note)])
+
+
+def lists_section(
+    lists: RankedLists,
+    methods: list[MethodResult],
+    items: TestItems,
+    *,
+    lines: Mapping[str, MethodLine],
+    shown: npt.NDArray[np.int64],
+    sprite: Sprite | None,
+    key: str,
+) -> Markup:
+    place = {item: i for i, item in enumerate(shown.tolist())}
+
+    def tile(item: int) -> Markup:
+        if sprite is None:
+            return tag("span", {"class": "word"}, items.class_names[items.labels[item]])
+        at = sprite.place[item]
+        return tag("i", {"class": "thumb", "style": f"--c:{at % sprite.columns};--r:{at // sprite.columns}"})
+
+    picks, panels = [], []
+    for i, query in enumerate(lists.queries.tolist()):
+        name = items.class_names[items.labels[query]]
+        label = f"query {i + 1}, class {name}"
+        attributes: dict[str, str | float | bool] = {"type": "button", "role": "tab", "aria-label": label, "aria-selected": "false"}
+        picks.append(tag("button", attributes | {"data-i": place[query]}, tile(query)))
+        rows = []
+        for method in methods:
+            near = lists.neighbours[method.name][i]
+            is_right = (items.labels[near] == items.labels[query]).tolist()
+            cells = []
+            for item, right in zip(near.tolist(), is_right, strict=True):
+                sign = tag("b", {}, "✓" if right else "✗", tag("span", {"class": "hidden"}, "right" if right else "wrong"))
+                cells.append(tag("li", {"class": "hit" if right else "miss", "data-i": place[item]}, tile(item), sign))
+            head = tag("div", {"class": "who"}, swatch(lines[method.name]), tag("bdi", {}, method.title))
+            tally = tag("span", {"class": "tally"}, f"{sum(is_right)}/{len(cells)}")
+            rows.append(tag("div", {"class": "list", "data-method": lines[method.name].number}, head, tally, tag("ol", {}, *cells)))
+        about = tag(
+            "div",
+            {"class": "query", "data-i": place[query]},
+            tile(query),
+            tag("p", {}, tag("bdi", {"class": "name"}, name), Markup("<br>"), tag("small", {}, tag("bdi", {}, _short(items.names[query])))),
+            tag("p", {}, tag("small", {}, f"average precision {percent(float(lists.precision[i]), digits=1)} %, the mean over methods")),
+        )
+        panels.append(tag("div", {"class": "panel", "role": "tabpanel", "aria-label": label}, about, tag("div", {"class": "lists"}, *rows)))
+    note = (
+        f"The queries with the lowest average precision of {lists.num_scored:,}, the mean over all methods, one a class, the worst first. "
+        f"Each row holds a method's nearest items, the nearest first; ✓ is of the query's class, ✗ is not."
+    )
+    picker = tag("div", {"class": "picks", "role": "tablist", "aria-label": "queries, the worst first"}, *picks)
+    return join([tag("p", {"class": "note"}, note), tag("div", {"class": "examples", "data-items": key}, picker, *panels)])
+
+
+def _short(name: str) -> str:
+    told = plain(name)
+    return told if len(told) <= LONGEST_NAME else "…" + told[1 - LONGEST_NAME :]

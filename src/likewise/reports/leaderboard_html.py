@@ -1,0 +1,125 @@
+"""The leaderboard of the page: a table to sort, with intervals drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from likewise.comparison.results import Estimate, MethodResult
+from likewise.reports.board import NONE, Board, bytes_in_words, interval, mean_seconds, percent, seconds_in_words
+from likewise.reports.drawing import MethodLine
+from likewise.reports.markup import Markup, join, tag
+
+BAR = (96, 10)  # pixels
+GROUP_MARKS = {"best": ("★", "best"), "within noise of the best": ("≈", "within noise")}
+
+
+def leaderboard(board: Board, lines: Mapping[str, MethodLine]) -> Markup:
+    """The methods under equal conditions, then those apart with the reason."""
+    parts = []
+    if board.equal:
+        parts.append(_table(board, board.equal, lines))
+        parts.append(
+            tag(
+                "p",
+                {"class": "note"},
+                "Scores in %. Dot and bar: mean over seeds and its 95 % interval, over seeds and test classes together; all bars of "
+                "a score are on one scale. ★ best by ",
+                board.leading,
+                "; ≈ a paired test over test classes, corrected for many comparisons (Holm), does not tell it from the best.",
+            )
+        )
+    if board.apart:
+        parts.append(tag("h3", {}, "Not under equal conditions"))
+        parts.append(_table(board, board.apart, lines))
+    return join(parts)
+
+
+def _table(board: Board, methods: tuple[MethodResult, ...], lines: Mapping[str, MethodLine]) -> Markup:
+    is_apart = bool(methods[0].apart)
+    with_p = any(method.p_value is not None for method in methods) and not is_apart
+    heads = ["method", *(["apart because"] if is_apart else []), *board.scores, *(["p"] if with_p else []), "training", "memory"]
+    about = {
+        "p": "chance of a difference to the best this large if there were none, after Holm's correction",
+        "training": "mean time of a training",
+        "memory": "peak while training",
+    }
+    cells = [
+        tag(
+            "th",
+            {"scope": "col", "aria-sort": "descending" if name == board.leading else "none"},
+            tag("button", {"type": "button", "title": about.get(name, f"sort by {name}")}, name),
+        )
+        for name in heads
+    ]
+    rows = []
+    for method in methods:
+        line = lines[method.name]
+        row = [_name(board, method, line)]
+        if is_apart:
+            row.append(tag("td", {"class": "reason", "data-sort": method.apart}, method.apart))
+        row += [_score(board, name, method, line) for name in board.scores]
+        if with_p:
+            row.append(_p_value(method))
+        seconds = mean_seconds(method)
+        row.append(tag("td", {"data-sort": "" if math.isnan(seconds) else seconds}, seconds_in_words(seconds)))
+        row.append(tag("td", {"data-sort": method.memory_bytes}, bytes_in_words(method.memory_bytes)))
+        near = board.group(method) in GROUP_MARKS
+        rows.append(tag("tr", {"data-method": line.number, "class": "near" if near else False}, *row))
+    label = "Methods not under equal conditions" if is_apart else f"Leaderboard on {board.dataset}"
+    inside = tag("table", {"class": "board", "aria-label": label}, tag("thead", {}, tag("tr", {}, *cells)), tag("tbody", {}, *rows))
+    return tag("div", {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": label}, inside)
+
+
+def _name(board: Board, method: MethodResult, line: MethodLine) -> Markup:
+    group = board.group(method)
+    sign, words = GROUP_MARKS.get(group, ("", ""))
+    mark = tag("span", {"class": "mark", "title": group}, sign, tag("small", {}, words)) if sign else ""
+    small = tag("small", {}, f"{method.name} · {method.dim:,}-d")
+    return tag("th", {"scope": "row", "data-sort": method.title}, swatch(line), tag("bdi", {}, method.title), mark, small)
+
+
+def swatch(line: MethodLine) -> Markup:
+    dash = {"-": "", "--": "6 3", ":": "2 3", "-.": "6 3 2 3"}[line.dashes]
+    stroke = f'<line x1="1" y1="5" x2="21" y2="5" stroke="var(--m{line.colour_number})" stroke-width="3" stroke-dasharray="{dash}"/>'
+    return Markup(f'<svg class="swatch" viewBox="0 0 22 10" aria-hidden="true">{stroke}</svg>')
+
+
+def _score(board: Board, name: str, method: MethodResult, line: MethodLine) -> Markup:
+    estimate = method.scores.get(name)
+    if estimate is None or math.isnan(estimate.mean):
+        return tag("td", {"class": "score", "data-sort": ""}, NONE)
+    known = [other.scores[name] for other in board.methods if name in other.scores and not math.isnan(other.scores[name].mean)]
+    leads = name == board.leading
+    number = tag("strong" if leads else "span", {}, percent(estimate.mean))
+    spread = tag("small", {}, interval(estimate)) if leads else ""
+    published = method.published.get(name)
+    paper = tag("small", {"class": "paper"}, f"paper {published:.1f}") if published is not None else ""
+    seeds = ", ".join(percent(value) for value in estimate.values)
+    told = f"{interval(estimate)}; seeds {seeds}; standard deviation {percent(estimate.deviation)}"
+    return tag("td", {"class": "score", "data-sort": estimate.mean, "title": told}, number, _bar(estimate, known, line), spread, paper)
+
+
+def _bar(estimate: Estimate, known: list[Estimate], line: MethodLine) -> Markup:
+    """The interval on the scale of its column."""
+    width, height = BAR
+    low, high = min(other.low for other in known), max(other.high for other in known)
+    span = (high - low) or 1.0
+
+    def at(value: float) -> str:
+        return f"{4 + (width - 8) * (value - low) / span:.1f}"
+
+    colour, middle = f"var(--m{line.colour_number})", height / 2
+    parts = [
+        f'<line x1="4" x2="{width - 4}" y1="{middle}" y2="{middle}" stroke="var(--rule)"/>',
+        f'<line x1="{at(estimate.low)}" x2="{at(estimate.high)}" y1="{middle}" y2="{middle}" stroke="{colour}" stroke-width="5"'
+        ' stroke-linecap="round" opacity=".45"/>',
+        f'<circle cx="{at(estimate.mean)}" cy="{middle}" r="2.8" fill="{colour}"/>',
+    ]
+    return Markup(f'<svg class="bar" viewBox="0 0 {width} {height}" aria-hidden="true">{"".join(parts)}</svg>')
+
+
+def _p_value(method: MethodResult) -> Markup:
+    if method.p_value is None:
+        return tag("td", {"data-sort": 2}, NONE)
+    return tag("td", {"data-sort": method.p_value}, "< 0.001" if method.p_value < 0.001 else f"{method.p_value:.3f}")

@@ -1,0 +1,233 @@
+"""The report as one HTML file that needs nothing but itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from likewise.comparison.results import ComparisonResults, TestItems
+from likewise.data.doctor import count_of
+from likewise.reports.board import Board, conditions_in_words, headline, seconds_in_words
+from likewise.reports.charts import weights_note
+from likewise.reports.conditions_html import equal_section, guard_section, origin_section, time_section, tuned_section
+from likewise.reports.drawing import MethodLine
+from likewise.reports.embedding_map import embedding_map
+from likewise.reports.examples_html import items_data, lists_section, map_section, shown_items
+from likewise.reports.leaderboard_html import leaderboard, swatch
+from likewise.reports.markup import Markup, data_island, escape, join, tag
+from likewise.reports.pair_weighting import PairCurves
+from likewise.reports.pictures import (
+    SMALL,
+    Chart,
+    critical_difference_chart,
+    inline,
+    recall_chart,
+    sweep_charts,
+    training_charts,
+    trial_charts,
+    validation_chart,
+    weight_charts,
+)
+from likewise.reports.ranked_lists import ranked_lists
+from likewise.reports.sprite import make_sprite
+from likewise.reports.vectors import read_vectors
+
+MOST_SPRITE_BYTES = 900_000  # of all data sets together; a third more in the page
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page; `name` is its address in it and `of` the data set it is about, empty for all."""
+
+    name: str
+    title: str
+    body: Markup
+    of: str = ""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What every part of the page needs to know."""
+
+    results: ComparisonResults
+    lines: Mapping[str, MethodLine]
+    titles: Mapping[str, str]  # by method
+    curves: Mapping[str, PairCurves | str]  # by method: its weights, or why there are none
+
+
+def report_page(shared: Shared, boards: Sequence[Board]) -> str:
+    results = shared.results
+    sections: list[Section] = []
+    data: dict[str, Any] = {}
+    sprites: list[str] = []
+    ranks = critical_difference_chart(results, shared.titles, shared.lines)
+    if ranks:
+        words = "Rank 1 is best. A bar joins methods whose average ranks over the data sets differ by less than the critical difference "
+        sections.append(_section("ranks", "Average ranks", _charts(ranks, "ranks"), tag("p", {"class": "note"}, words, "(Nemenyi, 5 %).")))
+    for number, board in enumerate(boards):
+        sections += _board_sections(shared, board, number)
+        items = results.items.get(board.dataset)
+        if items is not None:
+            found, known, rule = _examples(shared, board, items, number, MOST_SPRITE_BYTES // len(boards))
+            sections += found
+            data |= known
+            sprites.append(rule)
+        sections.append(
+            _section("tuning", "What was tuned", tuned_section(board, results), _trials(shared, board, number), of=board.dataset)
+        )
+    sections += _closing_sections(shared)
+    page = _file("page.html")
+    parts = {
+        "title": escape(results.title),
+        "style": _file("page.css"),
+        "sprites": "\n".join(sprites),
+        "body": _body(results, boards, sections),
+        "data": data_island("data", {"items": data}),
+        "script": _file("page.js"),
+    }
+    before, *pieces = page.split("{{")  # all at once: what one part holds is never taken for the place of another
+    for piece in pieces:
+        name, _, rest = piece.partition("}}")
+        before += parts[name] + rest
+    return before
+
+
+def _body(results: ComparisonResults, boards: Sequence[Board], sections: Sequence[Section]) -> Markup:
+    several = len(boards) > 1
+    links = [tag("a", {"href": f"#{name}"}, name) for name in dict.fromkeys(section.name for section in sections)]
+    theme = tag("button", {"type": "button", "id": "theme", "hidden": True}, "dark")
+    spent = sum(results.time_spent.values())
+    facts = f"{conditions_in_words(results)} {results.created[:16].replace('T', ' ')}" + (
+        f", {seconds_in_words(spent)} of work." if spent else "."
+    )
+    header = tag(
+        "header",
+        {},
+        tag("h1", {}, results.title),
+        *(tag("p", {"class": "headline"}, headline(board)) for board in boards),
+        tag("p", {"class": "under"}, facts),
+    )
+    choice = ""
+    if several:
+        buttons = [
+            tag("button", {"type": "button", "data-dataset": board.dataset, "aria-pressed": "false"}, board.dataset) for board in boards
+        ]
+        choice = tag("div", {"class": "choice", "role": "group", "aria-label": "data set"}, "Data set: ", *buttons)
+    seen: set[str] = set()
+    written = []
+    for section in sections:
+        title = f"{section.title}: {section.of}" if section.of and several else section.title
+        attributes: dict[str, str | float | bool] = {"id": section.name} if section.name not in seen else {}
+        if section.of and several:
+            attributes["data-of"] = section.of
+            attributes.pop("id", None)
+            if section.name not in seen:
+                written.append(tag("span", {"id": section.name}))  # the address of whichever data set is shown
+        seen.add(section.name)
+        written.append(tag("section", attributes, tag("h2", {}, title), section.body))
+    nav = tag("nav", {"aria-label": "sections"}, tag("div", {}, tag("div", {"class": "links"}, *links), theme))
+    footer = tag("footer", {}, "Made by likewise. This file needs no network: keep it, mail it, open it anywhere.")
+    return join([header, nav, tag("main", {}, choice, *written), footer])
+
+
+def _board_sections(shared: Shared, board: Board, number: int) -> list[Section]:
+    results, lines = shared.results, shared.lines
+    at = ", ".join(f"{name} = {value:,}" for name, value in board.point.items())
+    note = tag("p", {}, f"All trainings belong to a sweep; this is the board at {at}.") if at else ""
+    found = [_section("leaderboard", "Leaderboard", note, leaderboard(board, lines), of=board.dataset)]
+    curves = recall_chart(board, lines) + sweep_charts(results, board, lines) + validation_chart(board, lines)
+    if curves:
+        words = "Bands are 95 % intervals. Point at a method above to see its lines alone, click to keep it so."
+        note = tag("p", {"class": "note"}, words)
+        found.append(_section("curves", "Curves", _key(shared, board), _charts(curves, f"curves-{number}"), note, of=board.dataset))
+    training = training_charts(board, lines)
+    if training:
+        words = "A line for each seed. Losses are not on one scale: only a method's own seeds can be compared."
+        note = tag("p", {"class": "note"}, words)
+        found.append(_section("loss", "Training loss", _charts(training, f"training-{number}"), note, of=board.dataset))
+    return found
+
+
+def _examples(shared: Shared, board: Board, items: TestItems, number: int, most_bytes: int) -> tuple[list[Section], dict[str, Any], str]:
+    """Map and ranked lists of one data set, what the script needs for them, and the style rule that holds their thumbnails."""
+    vectors = read_vectors(board.methods, items)
+    methods = [method for method in board.methods if method.name in vectors]
+    if not methods:
+        return [], {}, ""
+    found, lists = embedding_map(methods, vectors, items.labels), ranked_lists(vectors, items)
+    shown, key = shown_items(found, lists), str(number)
+    sprite = None if items.thumbnails is None else make_sprite(items.thumbnails, shown, most_bytes=most_bytes)
+    rule = ""
+    if sprite is not None:
+        size = f"calc({sprite.columns} * var(--w)) calc({sprite.rows} * var(--w))"
+        rule = f'[data-items="{key}"] .thumb {{ background-image: url("{sprite.uri}"); background-size: {size}; }}'
+    sections = [_section("map", "Map of the test items", map_section(found, methods, items, key=key), of=board.dataset)]
+    if lists is not None:
+        inside = lists_section(lists, methods, items, lines=shared.lines, shown=shown, sprite=sprite, key=key)
+        sections.append(_section("lists", "Ranked lists", inside, of=board.dataset))
+    return sections, {key: items_data(items, shown, found, sprite)}, rule
+
+
+def _trials(shared: Shared, board: Board, number: int) -> Markup:
+    charts = trial_charts(board, shared.lines)
+    if not charts:
+        return Markup("")
+    words = "Each dot is a trial, the line the best so far; a cross is a trial that was stopped early or failed."
+    return join([tag("h3", {}, "Tuning trials"), _charts(charts, f"trials-{number}"), tag("p", {"class": "note"}, words)])
+
+
+def _closing_sections(shared: Shared) -> list[Section]:
+    results = shared.results
+    found = []
+    charts = weight_charts(shared.curves, shared.titles)
+    without = [(name, words) for name, words in shared.curves.items() if isinstance(words, str)]
+    if charts or without:
+        legend = Markup(
+            '<p><span class="legend-line" style="border-color:var(--positive)"></span>positive pair '
+            '<span class="legend-line" style="border-color:var(--negative);border-top-style:dotted"></span>negative pair</p>'
+        )
+        words = (
+            "A loss is a choice of weights for pairs: how strongly a pair pulls or pushes, against its similarity. " + weights_note() + " "
+            "Linear up to 1, logarithmic beyond."
+        )
+        reasons = [tag("li", {}, tag("b", {}, shared.titles[name]), ": ", reason) for name, reason in without]
+        body = [_charts(charts, "weights"), tag("p", {"class": "note"}, words)] if charts else []
+        found.append(_section("weights", "Weights of pairs", legend, *body, tag("ul", {"class": "reasons"}, *reasons) if reasons else ""))
+    found.append(_section("conditions", "What was equal", equal_section(results)))
+    found.append(_section("guard", "Looks at the test classes", guard_section(results.guard_record)))
+    if results.notes:
+        found.append(_section("notes", "Notes", tag("ul", {"class": "notes"}, *(tag("li", {}, note) for note in results.notes))))
+    origin = tag("div", {}, tag("h3", {}, "Command and versions"), origin_section(results))
+    spent = tag("div", {}, tag("h3", {}, "Time spent"), time_section(results.time_spent)) if results.time_spent else ""
+    found.append(_section("repeat", "How to repeat it", tag("div", {"class": "columns"}, origin, spent)))
+    return found
+
+
+def _key(shared: Shared, board: Board) -> Markup:
+    """Which line is which method's."""
+    names = dict.fromkeys(method.name for method in board.methods)
+    buttons = []
+    for name in names:
+        line = shared.lines[name]
+        attributes: dict[str, str | float | bool] = {"type": "button", "data-method": line.number, "aria-pressed": "false"}
+        buttons.append(tag("li", {}, tag("button", attributes, swatch(line), tag("bdi", {}, shared.titles[name]))))
+    return tag("ul", {"class": "key", "aria-label": count_of(len(names), "method", "methods")}, *buttons)
+
+
+def _charts(charts: Sequence[Chart], name: str) -> Markup:
+    drawn = []
+    for i, chart in enumerate(charts):
+        caption = tag("figcaption", {}, chart.title, tag("small", {}, chart.note) if chart.note else "") if chart.title else ""
+        drawn.append(tag("figure", {}, caption, inline(chart, name=f"{name}-{i}")))
+    small = charts[0].size == SMALL
+    return tag("div", {"class": "charts small" if small else "charts"}, *drawn)
+
+
+def _section(name: str, title: str, *parts: str, of: str = "") -> Section:
+    return Section(name, title, join(parts), of)
+
+
+def _file(name: str) -> str:
+    return (files("likewise.reports") / name).read_text(encoding="utf-8")

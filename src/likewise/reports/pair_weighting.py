@@ -1,0 +1,65 @@
+"""How a method weighs pairs: its curves in the unified view, or why it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from likewise.batch_loss import trait
+from likewise.losses import LOSSES
+from likewise.methods import Method
+from likewise.mining import MINERS
+from likewise.reports.weight_curves import EDGE, NEGATIVES, POSITIVES
+from likewise.weights import weight_curve
+
+GRID = 197
+
+
+@dataclass(frozen=True, eq=False)
+class PairCurves:
+    """Weights of a positive and of a negative pair while its similarity runs over the grid."""
+
+    similarities: npt.NDArray[np.float64]
+    positive: npt.NDArray[np.float64]
+    negative: npt.NDArray[np.float64]
+    note: str  # how the method differs from what is drawn
+
+
+def pair_curves(method: Method) -> PairCurves | str:
+    """The curves, or a sentence that says why there are none."""
+    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in method.loss.settings.items()}
+    loss = LOSSES[method.loss.name](**settings)
+    if trait(loss, "meets") == "prototypes":
+        return "it compares with class means, which move with their members: not a function of pairs alone"
+    mining = None if method.mining is None else MINERS[method.mining.name](**method.mining.settings)
+    grid = torch.linspace(-EDGE, EDGE, GRID, dtype=torch.float64)
+    weights: dict[str, npt.NDArray[np.float64]] = {}
+    sides: tuple[Literal["positive", "negative"], ...] = ("positive", "negative")
+    try:
+        for side in sides:
+            positives, negatives = _context(loss, side)
+            curve = weight_curve(loss, mining=mining, positives=positives, negatives=negatives, vary=side, similarities=grid)
+            weights[side] = curve.weights.detach().numpy()
+    except ValueError as error:  # weight_curve says in words what it cannot draw
+        return str(error)
+    note = ""
+    if method.norm is not None:
+        note = f"drawn for vectors of length 1; the method trains with length {method.norm:g}"
+    elif method.normalize is False:
+        note = "drawn for vectors of length 1; the method trains without normalising"
+    return PairCurves(grid.numpy(), weights["positive"], weights["negative"], note)
+
+
+def _context(loss: Any, vary: Literal["positive", "negative"]) -> tuple[Sequence[float], Sequence[float]]:
+    """The other pairs of the anchor's row: as many as the loss has proxies of a class, where it meets proxies."""
+    if trait(loss, "meets") != "proxies" or trait(loss, "proxies_are_anchors"):
+        return POSITIVES, NEGATIVES
+    per_class = getattr(loss, "proxies_per_class", 1)
+    positives = np.linspace(0.8, 0.5, per_class)
+    negatives = np.linspace(0.4, -0.3, 3 * per_class)
+    return positives[vary == "positive" :].tolist(), negatives[vary == "negative" :].tolist()

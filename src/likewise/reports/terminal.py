@@ -1,0 +1,79 @@
+"""The leaderboard for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from likewise.comparison.results import ComparisonResults, MethodResult
+from likewise.reports.board import (
+    NONE,
+    Board,
+    board_of,
+    bytes_in_words,
+    conditions_in_words,
+    datasets_of,
+    headline,
+    interval,
+    mean_seconds,
+    percent,
+    seconds_in_words,
+)
+from likewise.reports.markup import plain
+
+SHOWN = 5  # scores, as many as a line of 100 letters holds
+MARKS = {"best": ("★", "bold green"), "within noise of the best": ("≈", "green")}
+
+
+def leaderboard_view(results: ComparisonResults) -> RenderableType:
+    """A table and its sentence for each data set; methods not under equal conditions below the others."""
+    return Group(*_view(results))
+
+
+def _view(results: ComparisonResults) -> Iterator[RenderableType]:
+    for dataset in datasets_of(results):
+        board = board_of(results, dataset)
+        yield Text(plain(dataset), style="bold")
+        yield _table(board)
+        yield Text(plain(headline(board)))
+        for method in board.apart:
+            yield Text(f"{plain(method.title)} is listed apart: {plain(method.apart)}", style="dim")
+        yield Text("")
+    if results.average_ranks:
+        ranks = sorted(results.average_ranks.items(), key=lambda entry: entry[1])
+        yield Text("average ranks: " + ", ".join(f"{plain(name)} {rank:.2f}" for name, rank in ranks))
+    yield Text(conditions_in_words(results) + "  ★ best, ≈ within noise of it", style="dim")
+    for note in results.notes:
+        yield Text(f"! {plain(note)}", style="yellow")
+
+
+def _table(board: Board) -> Table:
+    scores = board.scores[:SHOWN]
+    table = Table(box=None, padding=(0, 1, 0, 1), header_style="dim", pad_edge=False)
+    table.add_column("", no_wrap=True)
+    table.add_column("method", no_wrap=True, overflow="ellipsis", max_width=32)
+    for i, name in enumerate(scores):
+        table.add_column(name, justify="right", no_wrap=True)
+        if i == 0:
+            table.add_column("95 % interval", justify="center", no_wrap=True)
+    table.add_column("training", justify="right", no_wrap=True)
+    table.add_column("memory", justify="right", no_wrap=True)
+    for method in board.methods:
+        table.add_row(*_cells(board, method, scores))
+    return table
+
+
+def _cells(board: Board, method: MethodResult, scores: tuple[str, ...]) -> Iterator[Text]:
+    mark, style = MARKS.get(board.group(method), ("", "dim" if method.apart else ""))
+    yield Text(mark, style=style)
+    yield Text(plain(method.title), style=style)
+    for i, name in enumerate(scores):
+        estimate = method.scores.get(name)
+        yield Text(NONE if estimate is None else percent(estimate.mean), style=style)
+        if i == 0:
+            yield Text("" if estimate is None else interval(estimate), style="dim")
+    yield Text(seconds_in_words(mean_seconds(method)), style="dim")
+    yield Text(bytes_in_words(method.memory_bytes), style="dim")

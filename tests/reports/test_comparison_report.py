@@ -1,0 +1,214 @@
+"""The report: one file with everything in it, the same every time, whatever the data are called."""
+
+import json
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from likewise.reports.comparison_report import write_report
+
+from .made_up import HOSTILE, made_up
+
+VOID = {"meta", "link", "input", "br", "img"}
+
+
+class Reader(HTMLParser):
+    """What a browser would make of the page: elements that are open, those seen, and the text of scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
+        else:
+            self.text.append(data)
+
+
+def read(path: Path) -> Reader:
+    reader = Reader()
+    reader.feed(path.read_text(encoding="utf-8"))
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hostile")
+    return write_report(made_up(folder / "vectors", datasets=("glyphs", HOSTILE[0]), hostile=True, sweep=True), folder / "report")
+
+
+def test_names_from_the_data_stay_text(hostile: Path) -> None:
+    page = read(hostile)
+    scripts = [attributes for tag, attributes in page.seen if tag == "script"]
+    assert scripts == [{"type": "application/json", "id": "data"}, {}]
+    assert not [tag for tag, _ in page.seen if tag in ("img", "b ", "iframe", "object")]
+    assert not [name for _, attributes in page.seen for name in attributes if name.startswith("on")]
+    told = "".join(page.text)
+    assert HOSTILE[0] in told
+    assert HOSTILE[1] in told
+    assert HOSTILE[2] in told  # a place of the template in a name is no place of the template
+
+
+def test_the_data_island_holds_the_names_as_they_are(hostile: Path) -> None:
+    page = read(hostile)
+    known = json.loads(page.scripts[0])["items"]["0"]
+    assert set(HOSTILE[:3]) <= set(known["classes"])
+    assert not re.search("[<>&]", page.scripts[0])
+    assert all(ord(letter) < 128 for letter in page.scripts[0])
+
+
+def test_nothing_comes_from_outside(hostile: Path) -> None:
+    text = hostile.read_text(encoding="utf-8")
+    for tag, attributes in read(hostile).seen:
+        for name in ("src", "href", "xlink:href"):
+            value = attributes.get(name)
+            assert value is None or value.startswith(("#", "data:")), (tag, value)
+    assert not re.search(r"url\((?!\"data:|#)", text)
+    assert "default-src 'none'" in text
+
+
+def test_the_page_says_which_is_best_and_shows_every_part(tmp_path: Path) -> None:
+    results = made_up(tmp_path / "vectors", sweep=True)
+    page = read(write_report(results, tmp_path / "report"))
+    told = "".join(page.text)
+    assert "RAW + VTHM is best on glyphs: MAP@R" in told
+    assert "Within noise of it: Ranked list." in told
+    assert "paper 66.9" in told
+    assert "looks beyond the anchor's row" in told  # lifted has no weight curve
+    sections = [attributes["id"] for tag, attributes in page.seen if tag == "section"]
+    assert sections == ["leaderboard", "curves", "loss", "map", "lists", "tuning", "weights", "conditions", "guard", "notes", "repeat"]
+    for expected in (results.command, "opened 3 times", "2.13.0", *results.equal.values(), *results.notes):
+        assert expected in told
+
+
+def test_lists_and_map_show_the_items_of_the_embeddings(tmp_path: Path) -> None:
+    """Every list is that of a slow search, and right is what has the query's label."""
+    results = made_up(tmp_path / "vectors")
+    page = read(write_report(results, tmp_path / "report"))
+    known = json.loads(page.scripts[0])["items"]["0"]
+    items = results.items["glyphs"]
+    names = {name: i for i, name in enumerate(items.names)}
+    order = sorted((method for method in results.methods if not method.apart), key=lambda method: -method.scores["MAP@R"].mean)
+    order += [method for method in results.methods if method.apart]
+    shown = [attributes for tag, attributes in page.seen if "data-i" in attributes]
+    queries = [known["names"][int(a["data-i"] or 0)] for a in shown if a.get("class") == "query"]
+    cells = [(names[known["names"][int(a["data-i"] or 0)]], a["class"]) for a in shown if a.get("class") in ("hit", "miss")]
+    assert len(queries) == 12
+    assert len(cells) == 12 * 8 * len(order)
+    at = 0
+    for query in (names[name] for name in queries):
+        for method in order:
+            assert method.embeddings is not None
+            vectors = np.load(method.embeddings).astype(np.float64)
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+            similarity = vectors @ vectors[query]
+            similarity[query] = -np.inf
+            found = cells[at : at + 8]
+            assert np.allclose(similarity[[item for item, _ in found]], np.sort(similarity)[::-1][:8], atol=1e-6)
+            assert [kind == "hit" for _, kind in found] == [items.labels[item] == items.labels[query] for item, _ in found]
+            at += 8
+    assert len(known["map"]) == 240
+    assert {len(places) for places in known["places"].values()} == {480}
+
+
+def test_the_same_results_give_the_same_page(tmp_path: Path) -> None:
+    results = made_up(tmp_path / "vectors", num_classes=8)
+    first, second = (write_report(results, tmp_path / name).parent for name in ("first", "second"))
+    written = sorted(path.relative_to(first) for path in first.rglob("*") if path.is_file())
+    assert len(written) >= 4 + 2 * 5
+    for path in written:
+        assert (first / path).read_bytes() == (second / path).read_bytes(), path
+
+
+def test_the_page_stays_small(tmp_path: Path) -> None:
+    """Ten methods, and more items than a map shows, with pictures that do not compress."""
+    results = made_up(tmp_path / "vectors", num_classes=40, images=20, num_seeds=1, num_trials=0, more=5)
+    items = results.items["glyphs"]
+    noise = np.random.default_rng(0).integers(0, 256, (len(items.labels), 64, 64, 3), dtype=np.uint8)
+    page = write_report(replace(results, items={"glyphs": replace(items, thumbnails=noise)}), tmp_path / "report")
+    assert page.stat().st_size < 2_500_000
+    plain = write_report(results, tmp_path / "report")
+    assert plain.stat().st_size < 1_500_000
+
+
+def test_plots_are_pictures(hostile: Path) -> None:
+    plots = hostile.parent / "plots"
+    stems = {path.stem for path in plots.iterdir()}
+    kinds = ("leaderboard", "recall", "validation", "training", "trials", "sweeps")
+    assert stems == {f"{kind}_{number}" for kind in kinds for number in (1, 2)} | {"weights", "critical_difference"}
+    for stem in stems:
+        with Image.open(plots / f"{stem}.png") as picture:
+            assert len(np.unique(np.asarray(picture))) > 5
+        assert (plots / f"{stem}.svg").read_text().startswith("<?xml")
+
+
+def test_without_thumbnails_lists_show_class_names(tmp_path: Path) -> None:
+    page = read(write_report(made_up(tmp_path / "vectors", thumbnails=False, num_classes=8), tmp_path / "report"))
+    classes = [attributes.get("class") for _, attributes in page.seen]
+    assert "thumb" not in classes
+    assert classes.count("word") > 8 * 5
+    assert "pictures" not in classes
+
+
+def test_query_and_gallery_are_kept_apart(tmp_path: Path) -> None:
+    results = made_up(tmp_path / "vectors", query_gallery=True, num_classes=8)
+    page = read(write_report(results, tmp_path / "report"))
+    known = json.loads(page.scripts[0])["items"]["0"]
+    place = {name: i for i, name in enumerate(results.items["glyphs"].names)}
+    by_kind: dict[str, set[int]] = {"query": set(), "hit": set(), "miss": set()}
+    for _, attributes in page.seen:
+        if attributes.get("class") in by_kind and "data-i" in attributes:
+            by_kind[str(attributes["class"])].add(place[known["names"][int(attributes["data-i"] or 0)]] % 2)
+    assert by_kind["query"] == {0}
+    assert by_kind["hit"] | by_kind["miss"] == {1}
+
+
+def test_one_seed_no_tuning_and_a_training_that_came_to_nothing(tmp_path: Path) -> None:
+    results = made_up(tmp_path / "vectors", num_seeds=1, num_trials=0, num_classes=8)
+    *others, last = results.methods
+    nothing = {name: replace(score, values=(math.nan,), mean=math.nan, low=math.nan, high=math.nan) for name, score in last.scores.items()}
+    path = tmp_path / "nan.npy"
+    np.save(path, np.full((80, 4), np.nan, dtype=np.float16))
+    curves = tuple(replace(curve, losses=(math.inf,) * len(curve.steps)) for curve in last.curves)
+    failed = replace(last, name="failed", title="Failed", scores=nothing, apart="", embeddings=path, curves=curves)
+    page = read(write_report(replace(results, methods=(failed, *others)), tmp_path / "report"))
+    told = "".join(page.text)
+    assert "1 seed a method, no tuning" in told
+    assert "Nothing was tuned" in told
+    rows = [attributes for tag, attributes in page.seen if tag == "tr" and "data-method" in attributes]
+    assert rows[-1]["data-method"] == "0"  # the failed one, the first given, stands last
+
+
+def test_bad_results_are_told(tmp_path: Path) -> None:
+    results = made_up(tmp_path / "vectors", num_classes=8, num_seeds=1, num_trials=0)
+    with pytest.raises(ValueError, match="no results to report"):
+        write_report(replace(results, methods=()), tmp_path)
+    path = tmp_path / "few.npy"
+    np.save(path, np.zeros((3, 4), dtype=np.float16))
+    with pytest.raises(ValueError, match=r"shape \(3, 4\), but glyphs has 80 test items"):
+        write_report(replace(results, methods=(replace(results.methods[0], embeddings=path),)), tmp_path)

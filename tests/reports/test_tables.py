@@ -1,0 +1,83 @@
+"""The leaderboard in other programs and in the terminal."""
+
+import csv
+import re
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from likewise.comparison.results import ComparisonResults
+from likewise.reports.board import board_of, datasets_of, headline
+from likewise.reports.charts import rank_groups
+from likewise.reports.tables import csv_table, latex_table, latex_text, markdown_table
+from likewise.reports.terminal import leaderboard_view
+
+from .made_up import HOSTILE, made_up
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> ComparisonResults:
+    return made_up(tmp_path_factory.mktemp("vectors"), num_classes=8, hostile=True, sweep=True)
+
+
+def test_csv_gives_every_number_back(results: ComparisonResults) -> None:
+    rows = list(csv.DictReader(StringIO(csv_table(results))))
+    assert len(rows) == len(results.methods)
+    for row, method in zip(rows, results.methods, strict=True):
+        assert (row["method"], row["title"], row["apart"]) == (method.name, method.title, method.apart)
+        assert row["sweep dim"] == str(method.sweep.get("dim", ""))
+        for name, estimate in method.scores.items():
+            assert [float(row[f"{name} {part}"]) for part in ("mean", "low", "high")] == [estimate.mean, estimate.low, estimate.high]
+    assert float(rows[0]["R@1 published"]) == pytest.approx(0.669)
+
+
+def test_markdown_has_one_row_a_method_and_no_markup_from_names(results: ComparisonResults) -> None:
+    text = markdown_table(results, [board_of(results, "glyphs")])
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(rows) == 2 * 2 + 5
+    assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
+    assert "<script" not in text
+    assert "| best |" in text
+
+
+def test_latex_is_balanced_and_escaped(results: ComparisonResults) -> None:
+    text = latex_table(results, [board_of(results, "glyphs")])
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert len(rows) == 1 + 5
+    assert len({len(re.findall(r"(?<!\\)&", row)) for row in rows}) == 1
+    assert latex_text(HOSTILE[4]) == r"\$x\_1\$ \textbar{} \% \# \textasciitilde{} \textasciicircum{} *b*"
+    assert latex_text("\\{") == r"\textbackslash{}\{"
+    assert r"\textbf{" in rows[1]
+
+
+def test_the_terminal_shows_the_board(results: ComparisonResults) -> None:
+    console = Console(width=120, record=True, file=StringIO())
+    console.print(leaderboard_view(results))
+    text = console.export_text()
+    lines = text.splitlines()
+    best = next(line for line in lines if "★" in line)
+    leader = board_of(results, "glyphs").best
+    assert leader is not None
+    assert leader.title in best
+    assert f"{100 * leader.scores['MAP@R'].mean:.2f}" in best
+    assert "is listed apart" in text
+    assert "[" not in best  # names are no markup
+
+
+def test_the_headline_says_what_is_within_noise(tmp_path: Path) -> None:
+    results = made_up(tmp_path, num_classes=8, num_seeds=1)
+    board = board_of(results, *datasets_of(results))
+    assert board.best is not None
+    assert board.best.scores["MAP@R"].mean == max(method.scores["MAP@R"].mean for method in board.equal)
+    near = [method.title for method in board.equal if method.within_noise]
+    assert all(title in headline(board) for title in near)
+    assert board.apart[0].title not in headline(board)
+
+
+def test_groups_of_ranks_are_the_largest_runs_within_the_difference() -> None:
+    assert rank_groups([1.0, 1.5, 2.2, 3.6], 1.3) == [(0, 2)]
+    assert rank_groups([1.0, 2.0, 2.9, 4.5], 1.05) == [(0, 1), (1, 2)]
+    assert rank_groups([1.0, 3.0], 1.0) == []
