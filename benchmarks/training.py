@@ -42,10 +42,8 @@ def main() -> None:
     protocol = load_protocol("quick" if given.quick or not given.cub else "cub")
     data = "glyphs" if protocol.name == "quick" else f"cub:{given.cub}"
     rows = [measured(name, protocol, data, given.weights) for name in given.methods.split(",")]
-    print(
     machine = torch.cuda.get_device_name() if torch.cuda.is_available() else "one CPU thread"
     print(f"{protocol.name}: {protocol.backbone}, batch {protocol.batch}, {machine}")
-    )
     print(f"{'method':<22}{'step ms':>9}{'floor ms':>10}{'ratio':>7}{'images/s':>10}")
     for row in rows:
         print(f"{row['method']:<22}{row['step_ms']:>9.2f}{row['floor_ms']:>10.2f}{row['ratio']:>7.2f}{row['images_per_second']:>10,.0f}")
