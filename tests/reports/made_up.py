@@ -176,7 +176,7 @@ def _result(
         300 << 20,
         tuple(curves),
         trials,
-        {"R@1": 66.9} if name == "raw_vthm" else {},
+        {"R@1": 0.669} if name == "raw_vthm" else {},
         point,
         path,
     )

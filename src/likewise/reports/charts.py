@@ -70,7 +70,7 @@ def draw_sweep(axis: Axes, methods: Sequence[MethodResult], *, swept: str, score
 
 
 def draw_validation(axis: Axes, board: Board, lines: Lines) -> None:
-    """MAP@R on held-out training classes while training, the mean over seeds."""
+    """MAP@R on held-out training classes while training, the mean over the curves of a method."""
     for method in board.methods:
         by_step: dict[int, list[float]] = {}
         for curve in method.curves:

@@ -138,6 +138,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     """As `path`.png and `path`.svg."""
     picture = BytesIO()
     figure.savefig(picture, format="png", dpi=144, metadata={"Software": None})
+    figure.set_layout_engine("none")  # everything has its place now
     write_whole(path.with_suffix(".png"), picture.getvalue())
     write_whole(path.with_suffix(".svg"), _svg(figure, path.name, transparent=False).encode())
 

@@ -94,7 +94,7 @@ def _score(board: Board, name: str, method: MethodResult, line: MethodLine) -> M
     number = tag("strong" if leads else "span", {}, percent(estimate.mean))
     spread = tag("small", {}, interval(estimate)) if leads else ""
     published = method.published.get(name)
-    paper = tag("small", {"class": "paper"}, f"paper {published:.1f}") if published is not None else ""
+    paper = tag("small", {"class": "paper"}, f"paper {percent(published, digits=1)}") if published is not None else ""
     seeds = ", ".join(percent(value) for value in estimate.values)
     told = f"{interval(estimate)}; seeds {seeds}; standard deviation {percent(estimate.deviation)}"
     return tag("td", {"class": "score", "data-sort": estimate.mean, "title": told}, number, _bar(estimate, known, line), spread, paper)

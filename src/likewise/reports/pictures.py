@@ -52,7 +52,7 @@ def recall_chart(board: Board, lines: Mapping[str, MethodLine]) -> list[Chart]:
 def validation_chart(board: Board, lines: Mapping[str, MethodLine]) -> list[Chart]:
     if not any(curve.validation_steps for method in board.methods for curve in method.curves):
         return []
-    note = "on held-out training classes, mean over seeds"
+    note = "on held-out training classes"
     label = f"MAP@R on held-out training classes of {board.dataset} against the step, a line for each method"
     return [Chart("Validation while training", lambda axis: draw_validation(axis, board, lines), label, note)]
 

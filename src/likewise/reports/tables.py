@@ -48,7 +48,7 @@ def csv_table(results: ComparisonResults) -> str:
         for name in scores:
             estimate = method.scores.get(name)
             row += [None] * len(parts) if estimate is None else [getattr(estimate, part) for part in parts]
-        row += [method.published[name] / 100 if name in method.published else None for name in published]
+        row += [method.published.get(name) for name in published]
         row += [mean_seconds(method), method.memory_bytes]
         writer.writerow([plain(cell) if isinstance(cell, str) else cell for cell in row])
     return written.getvalue()
