@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from likewise.evaluation import per_query
 from likewise.reports.comparison_report import write_report
+from likewise.reports.ranked_lists import ranked_lists
+from likewise.reports.vectors import read_vectors
 
 from .made_up import HOSTILE, made_up
 
@@ -118,8 +121,9 @@ def test_lists_and_map_show_the_items_of_the_embeddings(tmp_path: Path) -> None:
     shown = [attributes for tag, attributes in page.seen if "data-i" in attributes]
     queries = [known["names"][int(a["data-i"] or 0)] for a in shown if a.get("class") == "query"]
     cells = [(names[known["names"][int(a["data-i"] or 0)]], a["class"]) for a in shown if a.get("class") in ("hit", "miss")]
-    assert len(queries) == 12
-    assert len(cells) == 12 * 8 * len(order)
+    assert len(queries) == 12 + 6
+    assert len(set(queries)) == len(queries)
+    assert len(cells) == len(queries) * 8 * len(order)
     at = 0
     for query in (names[name] for name in queries):
         for method in order:
@@ -134,6 +138,21 @@ def test_lists_and_map_show_the_items_of_the_embeddings(tmp_path: Path) -> None:
             at += 8
     assert len(known["map"]) == 240
     assert {len(places) for places in known["places"].values()} == {480}
+
+
+def test_the_worst_queries_come_first_then_the_disputed(tmp_path: Path) -> None:
+    results = made_up(tmp_path / "vectors", num_seeds=1, num_trials=0)
+    items = results.items["glyphs"]
+    vectors = read_vectors(results.methods, items)
+    precision = np.stack([per_query(found, items.labels, metrics=("mAP",)).scores["mAP"].numpy() for found in vectors.values()])
+    lists = ranked_lists(vectors, items)
+    assert lists is not None
+    worst, disputed = lists.queries[: lists.num_worst], lists.queries[lists.num_worst :]
+    assert worst[0] == precision.mean(axis=0).argmin()
+    assert np.allclose(lists.precision, precision.mean(axis=0)[lists.queries])
+    assert (np.diff(lists.precision[: lists.num_worst]) >= 0).all()
+    assert len(np.unique(items.labels[worst])) == len(worst)
+    assert (np.diff(precision.std(axis=0)[disputed]) <= 0).all()
 
 
 def test_the_same_results_give_the_same_page(tmp_path: Path) -> None:

@@ -67,6 +67,17 @@ def test_the_terminal_shows_the_board(results: ComparisonResults) -> None:
     assert "[" not in best  # names are no markup
 
 
+def test_a_narrow_terminal_gets_fewer_scores_but_whole_ones(results: ComparisonResults) -> None:
+    for width, num_scores in ((80, 2), (120, 7), (60, 1)):
+        console = Console(width=width, record=True, file=StringIO())
+        console.print(leaderboard_view(results))
+        text = console.export_text()
+        head = text.splitlines()[1]
+        assert sum(name in head.split() for name in results.methods[0].scores) == num_scores
+        rows = text.splitlines()[2:6]
+        assert width < 80 or not any("…" in row for row in rows)
+
+
 def test_the_headline_says_what_is_within_noise(tmp_path: Path) -> None:
     results = made_up(tmp_path, num_classes=8, num_seeds=1)
     board = board_of(results, *datasets_of(results))

@@ -117,10 +117,14 @@ def lists_section(
         )
         panels.append(tag("div", {"class": "panel", "role": "tabpanel", "aria-label": label}, about, tag("div", {"class": "lists"}, *rows)))
     note = (
-        f"The queries with the lowest average precision of {lists.num_scored:,}, the mean over all methods, one a class, the worst first. "
+        f"Of {lists.num_scored:,} queries those with the lowest average precision, the mean over all methods, one a class, the worst "
+        "first; then those on which the methods differ most. "
         f"Each row holds a method's nearest items, the nearest first; ✓ is of the query's class, ✗ is not."
     )
-    picker = tag("div", {"class": "picks", "role": "tablist", "aria-label": "queries, the worst first"}, *picks)
+    worst, disputed = picks[: lists.num_worst], picks[lists.num_worst :]
+    groups = [tag("span", {"class": "group"}, "worst"), *worst]
+    groups += [tag("span", {"class": "group"}, "most disputed"), *disputed] if disputed else []
+    picker = tag("div", {"class": "picks", "role": "tablist", "aria-label": "queries"}, *groups)
     return join([tag("p", {"class": "note"}, note), tag("div", {"class": "examples", "data-items": key}, picker, *panels)])
 
 

@@ -1,4 +1,4 @@
-"""Ranked lists: the same queries for every method, the worst first."""
+"""Ranked lists: the same queries for every method, the worst first, then those on which the methods differ most."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ from likewise.evaluation import nearest, per_query
 from likewise.reports.vectors import Vectors
 
 Array = npt.NDArray[np.int64]
-NUM_QUERIES, NUM_NEIGHBOURS = 12, 8
+NUM_WORST, NUM_DISPUTED, NUM_NEIGHBOURS = 12, 6, 8
 MOST_SCORED = 10_000  # items among which the worst queries are looked for
 
 
 @dataclass(frozen=True, eq=False)
 class RankedLists:
-    queries: Array  # (queries,) items, the worst first
+    queries: Array  # (queries,) items
+    num_worst: int  # the first of them, the worst first; the others are the most disputed
     precision: npt.NDArray[np.float64]  # (queries,) average precision, the mean over methods
     neighbours: dict[str, Array]  # by method: (queries, NUM_NEIGHBOURS) items, the nearest first
     num_scored: int  # the queries the worst were taken from
 
 
 def ranked_lists(vectors: Vectors, items: TestItems) -> RankedLists | None:
-    """The queries with the lowest average precision, the mean over methods, one of each class; None if no query has a match.
+    """Queries with the lowest average precision, the mean over methods, and with the largest deviation between them, one of each class.
 
-    In test sets beyond MOST_SCORED items the worst are looked for among whole classes of that many items in all. The lists
-    themselves are always those of the whole test set.
+    The worst are often hopeless; where methods differ they can be told apart. None if no query has a match.
+    In test sets beyond MOST_SCORED items both are looked for among whole classes of that many items in all. The lists themselves
+    are always those of the whole test set.
     """
     labels, separate = items.labels, items.query is not None and items.gallery is not None
     query = items.query if items.query is not None else np.arange(len(labels))
     gallery = items.gallery if items.gallery is not None else np.arange(len(labels))
     scored, among = _whole_classes(labels, query), _whole_classes(labels, gallery)
-    total, matched = np.zeros(len(scored)), np.ones(len(scored), dtype=bool)
+    precisions, matched = [], np.ones(len(scored), dtype=bool)
     for found in vectors.values():
         precision = per_query(
             torch.from_numpy(found[scored]),
@@ -44,12 +46,17 @@ def ranked_lists(vectors: Vectors, items: TestItems) -> RankedLists | None:
             gallery_labels=torch.from_numpy(labels[among]) if separate else None,
             metrics=("mAP",),
         )
-        total += precision.scores["mAP"].numpy() / len(vectors)
+        precisions.append(precision.scores["mAP"].numpy())
         matched &= precision.matched.numpy()
-    worst = [place for place in np.argsort(total, kind="stable").tolist() if matched[place]]
-    if not worst:
+    if not matched.any():
         return None
-    chosen = _one_a_class(worst, labels[scored])[:NUM_QUERIES]
+    mean, deviation = np.mean(precisions, axis=0), np.std(precisions, axis=0)
+    worst, disputed = (
+        _one_a_class([place for place in np.argsort(worth, kind="stable").tolist() if matched[place]], labels[scored])
+        for worth in (mean, -deviation)
+    )
+    worst = worst[:NUM_WORST]
+    chosen = worst + [place for place in disputed if place not in worst and deviation[place] > 0][:NUM_DISPUTED]
     queries = scored[chosen]
     # nearest leaves out gallery row i for query i, so the queries stand first in the gallery they belong to
     order = gallery if separate else np.concatenate([queries, np.setdiff1d(gallery, queries)])
@@ -58,7 +65,7 @@ def ranked_lists(vectors: Vectors, items: TestItems) -> RankedLists | None:
     for name, found in vectors.items():
         index, _ = nearest(torch.from_numpy(found[queries]), torch.from_numpy(found[order]), most, exclude_self=not separate)
         neighbours[name] = order[index.numpy()]
-    return RankedLists(queries, total[chosen], neighbours, len(scored))
+    return RankedLists(queries, len(worst), mean[chosen], neighbours, len(scored))
 
 
 def _whole_classes(labels: Array, items: Array) -> Array:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -24,20 +25,30 @@ from likewise.reports.board import (
 )
 from likewise.reports.markup import plain
 
-SHOWN = 5  # scores, as many as a line of 100 letters holds
+SCORE, BESIDE_SCORES = 8, 64  # letters of a column of scores, and of all other columns
 MARKS = {"best": ("★", "bold green"), "within noise of the best": ("≈", "green")}
 
 
 def leaderboard_view(results: ComparisonResults) -> RenderableType:
     """A table and its sentence for each data set; methods not under equal conditions below the others."""
-    return Group(*_view(results))
+    return Leaderboard(results)
 
 
-def _view(results: ComparisonResults) -> Iterator[RenderableType]:
+@dataclass(frozen=True, eq=False)
+class Leaderboard:
+    """As many scores as the terminal is wide."""
+
+    results: ComparisonResults
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from _view(self.results, max(1, (options.max_width - BESIDE_SCORES) // SCORE))
+
+
+def _view(results: ComparisonResults, num_scores: int) -> Iterator[RenderableType]:
     for dataset in datasets_of(results):
         board = board_of(results, dataset)
         yield Text(plain(dataset), style="bold")
-        yield _table(board)
+        yield _table(board, board.scores[:num_scores])
         yield Text(plain(headline(board)))
         for method in board.apart:
             yield Text(f"{plain(method.title)} is listed apart: {plain(method.apart)}", style="dim")
@@ -50,11 +61,10 @@ def _view(results: ComparisonResults) -> Iterator[RenderableType]:
         yield Text(f"! {plain(note)}", style="yellow")
 
 
-def _table(board: Board) -> Table:
-    scores = board.scores[:SHOWN]
+def _table(board: Board, scores: tuple[str, ...]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 1), header_style="dim", pad_edge=False)
-    table.add_column("", no_wrap=True)
-    table.add_column("method", no_wrap=True, overflow="ellipsis", max_width=32)
+    table.add_column("", no_wrap=True, min_width=1)
+    table.add_column("method", no_wrap=True, overflow="ellipsis", max_width=24)
     for i, name in enumerate(scores):
         table.add_column(name, justify="right", no_wrap=True)
         if i == 0:
