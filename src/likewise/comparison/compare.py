@@ -25,7 +25,6 @@ from likewise.comparison.work import Context
 from likewise.comparison.worker import Orders
 from likewise.protocols import Protocol
 from likewise.training.devices import checked_device
-from likewise.training.train import checked_weights
 
 
 class Runner(Interface):
@@ -82,13 +81,12 @@ def compare(
             num_folds=folds,
             seeds=seeds,
             sweeps=sweeps or {},
-            weights=None if weights is None else Path(weights),
+            weights=weights,
             device=device,
         )
-        starts_from = checked_weights(plan.protocol, weights)
         folder = Path(default_folder(plan) if out is None else out).absolute()
         home, plan, about = open_home(folder, plan, store=store, command=command or shlex.join(sys.argv))
-        context = Context(plan, datasets, folder, starts_from, device)
+        context = Context(plan, datasets, folder, None if weights is None else Path(weights).absolute(), device)
         with closing(home.store()) as held:
             before = held.rows()
             watch.lap("start-up", times=runner.jobs)

@@ -20,7 +20,7 @@ from likewise.door import known_name
 from likewise.methods import METHODS, Method, load_method
 from likewise.protocols import PROTOCOLS, Protocol, load_protocol
 from likewise.training.devices import checked_device
-from likewise.training.train import SPLIT_SEED, file_digest
+from likewise.training.train import SPLIT_SEED, checked_weights, file_digest
 
 # One or two of each of the papers' families, those that a first look should have.
 PAPER_METHODS = (
@@ -107,7 +107,7 @@ def make_plan(
     num_folds: int | None,
     seeds: int | None,
     sweeps: Mapping[str, Sequence[int]],
-    weights: Path | None,
+    weights: str | Path | None,
     device: str,
 ) -> Plan:
     """Everything decided; what cannot work is refused here, before anything is trained."""
@@ -118,6 +118,7 @@ def make_plan(
             raise ValueError(f"{name}={value}: expected at least {least}")
     trials = conditions.trials if trials is None else trials
     num_folds = conditions.folds if num_folds is None else num_folds
+    starts_from = checked_weights(conditions, weights)
     found = methods_of(methods, chosen.name)
     for name, values in sweeps.items():
         known_name("sweep", name, SWEEPABLE)
@@ -139,7 +140,7 @@ def make_plan(
         folds=num_folds,
         seeds=conditions.seeds if seeds is None else seeds,
         sweeps={name: tuple(values) for name, values in sweeps.items()},
-        weights="" if weights is None else file_digest(weights),
+        weights="" if starts_from is None else file_digest(starts_from),
         device="cuda" if checked_device(device).startswith("cuda") else "cpu",
         sets={method.name: draw_sets(method, trials=trials) for method in found} if trials else {},
     )

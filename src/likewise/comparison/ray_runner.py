@@ -6,6 +6,7 @@ data set have to be at the same path on every machine.
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 WATCH = 0.2  # seconds between two looks at the tasks
 LOCAL = "local"
+KNOCK = 5.0  # seconds for a cluster to answer
 
 _workshops: dict[str, Workshop] = {}  # of a Ray worker's process, which serves one task after the other
 
@@ -41,11 +43,12 @@ class RayRunner:
             raise ValueError(f"--gpu-share is {gpu_share}: expected a part of a GPU above 0, such as 0.5, or 1 for a whole one")
         options: dict[str, Any] = {"logging_level": "error", "log_to_driver": False, "ignore_reinit_error": True}
         try:
+            _knock(address)
             if address == LOCAL:
                 ray.init(address="local", num_cpus=jobs, include_dashboard=False, **options)
             else:
                 ray.init(address=address, **options)
-        except (ConnectionError, ValueError) as fault:
+        except (OSError, ValueError) as fault:
             raise ValueError(f"--ray {address}: no Ray cluster answers there ({fault}); --ray local starts one here") from fault
         self._ray = ray
         on_gpu = device.startswith("cuda")
@@ -96,6 +99,14 @@ class RayRunner:
         except self._ray.exceptions.RayError as fault:  # retried before; the task's own faults are findings, not these
             return Found({"time": {}}, failure=f"its Ray task was lost {1 + DEATHS} times: {str(fault).strip().splitlines()[0]}")
         return found
+
+
+def _knock(address: str) -> None:
+    """Raises where nothing listens: Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon:
+        with socket.create_connection((host, int(port)), timeout=KNOCK):
+            pass
 
 
 def perform(comparison: str, context: Context, piece: Piece, rows: dict[str, Row]) -> Found:

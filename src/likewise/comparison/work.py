@@ -24,7 +24,7 @@ from likewise.comparison.store import Found
 from likewise.comparison.thumbnails import write_thumbnails
 from likewise.configuration import as_table, from_table
 from likewise.data.dataset import Dataset, Files
-from likewise.data.guard import TestKey, TestPart
+from likewise.data.guard import TestGuard, TestKey, TestPart
 from likewise.data.splits import Split, folds
 from likewise.evaluation.evaluate import CLUSTERING_METRICS, evaluate
 from likewise.evaluation.retrieval import RETRIEVAL_METRICS, PerQuery, per_query
@@ -61,7 +61,7 @@ class Workshop:
         self.context = context
         self.plan = context.plan
         self._splits: dict[str, Split] = {}
-        self._keys: dict[str, TestKey] = {}
+        self._examined: dict[str, tuple[TestGuard, TestKey]] = {}
         self._train: dict[str, Feed] = {}
         self._test: dict[str, tuple[TestPart, Feed]] = {}
 
@@ -176,14 +176,16 @@ class Workshop:
 
     def _test_feed(self, piece: Piece, progress: Progress, watch: _Watch, *, also: str = "") -> tuple[TestPart, Feed]:
         """The test items, through the guard. Before every choice is made and every network trained, the guard stays closed."""
-        guard = self._split(piece.data).test
-        if piece.data not in self._keys:
-            self._keys[piece.data] = guard.issue_key(SCORING)
-        key = self._keys[piece.data]
         decided = hashlib.sha256(f"{progress.decisions}:{also}".encode()).hexdigest()
-        if not progress.is_decided:
-            with guard.closed("tuning or training"):
-                guard.open(key, run=piece.run, purpose=SCORING, decided=decided)
+        if piece.data not in self._examined:
+            # A guard of its own: that of the trainings is closed for good, and whatever asked it for its key has a key to nothing.
+            guard = self.context.split(piece.data).test
+            key = guard.issue_key(SCORING)
+            if not progress.is_decided:
+                with guard.closed("tuning or training"):
+                    guard.open(key, run=piece.run, purpose=SCORING, decided=decided)
+            self._examined[piece.data] = (guard, key)
+        guard, key = self._examined[piece.data]
         part = guard.open(key, run=piece.run, purpose=SCORING, decided=decided)
         if piece.data not in self._test:
             with watch.measures("packing"):

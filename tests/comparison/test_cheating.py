@@ -1,0 +1,142 @@
+"""Attempts to see a test class before its time. All fail, and all are on record."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from likewise.comparison.conditions import datasets_of, make_plan
+from likewise.comparison.home import Home, home_of, open_home
+from likewise.comparison.owner import Owner
+from likewise.comparison.pieces import Piece
+from likewise.comparison.plan import Progress
+from likewise.comparison.work import Context, Workshop
+from likewise.data.guard import TestGuard, TestKey
+from likewise.losses.contrastive import Contrastive
+from likewise.pairs import Pairs
+
+from .tiny import DATA, openings_of, tiny_compare, tiny_protocol
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> tuple[Home, Workshop]:
+    """A comparison of which nothing is done yet."""
+    datasets, specs = datasets_of(DATA)
+    options: dict[str, Any] = {"settings": {}, "trials": 2, "num_folds": 2, "seeds": 1, "sweeps": {}, "weights": None, "device": "cpu"}
+    plan = make_plan(datasets, specs, ["contrastive"], protocol=tiny_protocol(), **options)
+    home, plan, _ = open_home(tmp_path / "out", plan, store=None, command="test")
+    return home, Workshop(Context(plan, datasets, home.folder, None, "cpu"))
+
+
+def events(workshop: Workshop) -> list[str]:
+    return [opening.event for opening in workshop.context.split("glyphs").test.record]
+
+
+def test_asking_for_a_score_before_every_choice_is_made(begun: tuple[Home, Workshop]) -> None:
+    home, workshop = begun
+    with closing(home.store()) as store:
+        owner = Owner.here()
+        while True:
+            rows = store.rows()
+            progress = Progress(workshop.plan, rows)
+            due = progress.due()
+            if due[0].kind == "score":
+                break
+            for piece in (Piece("score", "glyphs", "", "contrastive"), Piece("items", "glyphs")):
+                found = workshop.perform(piece, progress)
+                assert found.failure is not None
+                assert "stays closed" in found.failure
+            assert store.claim(due, owner, rows) == due[0]
+            store.finish(due[0], workshop.perform(due[0], progress))
+        assert "opened" not in events(workshop)
+        assert events(workshop).count("refused") >= 10
+        assert workshop.perform(due[0], progress).failure is None
+
+
+def test_opening_with_a_key_of_ones_own_or_none(begun: tuple[Home, Workshop]) -> None:
+    guard = begun[1].context.split("glyphs").test
+    for key in (TestKey(), None):
+        with pytest.raises(ValueError, match="not the key of this guard"):
+            guard.open(key, run="mine", purpose="curiosity", decided="nothing")  # type: ignore[arg-type]
+    assert [opening.event for opening in guard.record] == ["refused", "refused"]
+
+
+def test_the_plan_and_what_workers_are_sent_name_no_test_item(begun: tuple[Home, Workshop]) -> None:
+    """The split is stored by its training items; a guard cannot be sent at all."""
+    workshop = begun[1]
+    assert set(workshop.plan.sources["glyphs"].split) >= {"train", "test_digest"}
+    assert "test" not in workshop.plan.sources["glyphs"].split
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(workshop.context.split("glyphs"))
+
+
+class Peeking(Contrastive):
+    """A loss that looks for the guard wherever it is in memory and tries to open it."""
+
+    def per_anchor(self, pairs: Pairs) -> Tensor:
+        for guard in [held for held in gc.get_objects() if type(held) is TestGuard]:
+            for key in _keys(guard):
+                try:
+                    guard.open(key, run="peek", purpose="peek", decided="nothing")
+                except ValueError as refusal:
+                    refusals.append(str(refusal))
+                else:
+                    seen.append(guard)
+        return super().per_anchor(pairs)
+
+
+refusals: list[str] = []
+seen: list[TestGuard] = []
+
+
+def _keys(guard: TestGuard) -> Iterator[TestKey]:
+    yield from [held for held in gc.get_objects() if type(held) is TestKey]
+    try:
+        yield guard.issue_key("peek")
+    except ValueError as refusal:
+        refusals.append(str(refusal))
+
+
+def test_a_loss_that_peeks_sees_nothing_and_is_told_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import likewise.losses
+
+    monkeypatch.setitem(likewise.losses.LOSSES, "contrastive", Peeking)
+    gc.collect()
+    others = {id(held) for held in gc.get_objects() if type(held) is TestGuard}
+    found = tiny_compare(tmp_path / "out", methods=["contrastive"], trials=2, seeds=1)
+    assert not [guard for guard in seen if id(guard) not in others]
+    assert any("tuning is under way" in refusal for refusal in refusals)
+    assert any("training is under way" in refusal for refusal in refusals)
+    assert openings_of(found).count("refused") >= 4
+    assert "peek" not in {opening["run"] for opening in found.guard_record if opening["event"] in ("opened", "resumed")}
+    assert any("requests for the test classes were refused" in note for note in found.notes)
+
+
+def test_changing_a_network_after_the_test_classes_were_seen(tmp_path: Path) -> None:
+    """The score of an exchanged network is refused: the run opened the test part with other weights."""
+    found = tiny_compare(tmp_path / "out", methods=["contrastive"], trials=0, seeds=2)
+    home = home_of(tmp_path / "out")
+    assert home is not None
+    assert openings_of(found).count("refused") == 0
+    first, second = sorted((tmp_path / "out" / "networks").glob("*contrastive*"))
+    first.write_bytes(second.read_bytes())
+    datasets, _ = datasets_of(DATA)
+    with closing(home.store()) as store:
+        plan = store.plan()
+        assert plan is not None
+        from likewise.comparison.plan import Plan
+
+        stored = Plan.of(plan[0])
+        workshop = Workshop(Context(stored, datasets, home.folder, None, "cpu"))
+        progress = Progress(stored, store.rows())
+        piece = Piece("score", "glyphs", "", "contrastive", 0)
+        failures = [workshop.perform(replace(piece, number=seed), progress).failure for seed in range(2)]
+    assert [failure is not None and "with other settings or weights" in failure for failure in failures] in ([True, False], [False, True])

@@ -1,0 +1,221 @@
+"""A whole comparison, tiny: what it finds, that it finds it again, and what it says to faults."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from likewise.cli import app
+from likewise.comparison.home import DATABASE
+from likewise.comparison.results import ComparisonResults
+from likewise.configuration import Named
+from likewise.data.dataset import Dataset, Features
+from likewise.methods import load_method
+from likewise.reports.board import board_of
+
+from .tiny import DATA, METHODS, openings_of, table_of, tiny_compare, tiny_protocol
+
+
+def test_what_a_comparison_finds(finished: ComparisonResults) -> None:
+    assert [method.name for method in finished.methods] == [*METHODS, "untrained"]
+    assert [method.apart for method in finished.methods] == ["", "", "", "no training"]
+    for method in finished.methods[:3]:
+        assert method.settings.keys() == method.defaults.keys()
+        assert "rates.base" in method.settings
+        assert [trial.state for trial in method.trials].count("pruned") == 1  # of three sets two go on
+        chosen = next(trial for trial in method.trials if trial.settings == method.settings)
+        assert chosen.score == max(trial.score for trial in method.trials if trial.score is not None)
+        assert [curve.seed for curve in method.curves] == [0, 1]
+        assert method.curves[0].steps == (1, 2, 3)
+        assert method.curves[0].validation_steps == (3,)
+        assert method.curves[0].validation == pytest.approx((chosen.score,))
+        assert len(method.scores["MAP@R"].values) == 2
+        assert set(method.scores) == {"R@1", "R@2", "RP", "MAP@R", "mAP", "NMI", "AMI"}
+        assert method.memory_bytes > 0
+    assert [method.p_value is None for method in finished.methods[:3]].count(True) == 1
+    for method in finished.methods:
+        assert method.embeddings is not None
+        held = np.load(method.embeddings)
+        assert (held.shape, held.dtype) == ((48, 8), np.float16)
+    items = finished.items["glyphs"]
+    assert items.thumbnails is not None
+    assert items.thumbnails.shape == (48, 16, 16, 3)
+    assert len(items.names) == len(items.labels) == 48
+    assert len(np.unique(items.labels)) == 8
+    assert board_of(finished, "glyphs").best is not None
+
+
+def test_the_test_classes_are_opened_once_a_run_after_all_else(finished: ComparisonResults) -> None:
+    """Two seeds of four, and the pictures; by one key."""
+    assert openings_of(finished) == ["key"] + 9 * ["opened"]
+    assert len({opening["run"] for opening in finished.guard_record[1:]}) == 9
+
+
+def test_optuna_finds_the_studies_beside_the_results(finished: ComparisonResults) -> None:
+    assert finished.folder is not None
+    url = f"sqlite:///{finished.folder / DATABASE}"
+    names = optuna.get_all_study_names(url)
+    assert {name.split("/", 1)[1] for name in names} == {f"glyphs/{method}" for method in METHODS}
+
+
+def test_the_same_again_to_the_last_digit(finished: ComparisonResults, tmp_path: Path) -> None:
+    assert table_of(tiny_compare(tmp_path / "out")) == table_of(finished)
+
+
+def test_a_finished_comparison_is_only_read(finished: ComparisonResults) -> None:
+    assert finished.folder is not None
+    before = {path: path.stat().st_mtime_ns for path in (finished.folder / "networks").iterdir()}
+    again = tiny_compare(finished.folder)
+    assert table_of(again) == table_of(finished)
+    assert again.guard_record == finished.guard_record
+    assert {path: path.stat().st_mtime_ns for path in (finished.folder / "networks").iterdir()} == before
+
+
+def test_another_comparison_in_the_folder_is_refused(finished: ComparisonResults) -> None:
+    assert finished.folder is not None
+    with pytest.raises(ValueError, match="seeds is 2 there and 3 here"):
+        tiny_compare(finished.folder, seeds=3)
+    with pytest.raises(ValueError, match=r"methods\.proxy_nca\..* is .* there and absent here"):
+        tiny_compare(finished.folder, methods=METHODS[:2])
+    with pytest.raises(ValueError, match="leave --store out"):
+        tiny_compare(finished.folder, store="postgresql+psycopg://host/base")
+
+
+def test_a_folder_with_other_things_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(ValueError, match="holds other things than a comparison"):
+        tiny_compare(tmp_path)
+
+
+def test_sweeps_and_several_data_sets(tmp_path: Path) -> None:
+    found = tiny_compare(
+        tmp_path / "out",
+        methods=("contrastive", "raw_vthm", "dreml"),
+        data=[DATA, "glyphs:classes=12,images=5,size=16,seed=1"],
+        trials=0,
+        seeds=1,
+        sweeps={"dim": (4, 8), "batch": (8,)},
+    )
+    names = [f"glyphs ({DATA})", "glyphs (glyphs:classes=12,images=5,size=16,seed=1)"]
+    assert list(found.items) == names
+    swept = {(m.name, m.dataset, *m.sweep.items()): m for m in found.methods}
+    for name in names:
+        whole, same, small = (swept[("raw_vthm", name, *point)] for point in ((), (("dim", 8),), (("dim", 4),)))
+        assert (whole.dim, small.dim) == (8, 4)
+        assert replace(same, sweep={}) == whole  # the protocol's own dimension is trained once
+        assert ("dreml", name, ("batch", 8)) in swept
+        assert ("dreml", name, ("dim", 4)) not in swept
+        assert "models" in swept["dreml", name].apart
+    assert found.average_ranks.keys() == {"contrastive", "raw_vthm"}
+    assert sum(found.average_ranks.values()) == pytest.approx(3)
+    assert found.critical_difference == pytest.approx(1.959964 * np.sqrt(2 * 3 / (6 * 2)), rel=1e-4)
+
+
+def test_a_method_that_fails_is_noted_and_the_others_are_compared(tmp_path: Path) -> None:
+    broken = replace(load_method("raw_vthm"), name="broken", title="Broken", sampler=Named("group", {"num_images": 1}))
+    found = tiny_compare(tmp_path / "out", methods=["contrastive", broken], trials=0, seeds=1)
+    assert [method.name for method in found.methods] == ["contrastive", "untrained"]
+    assert [note.split(": ")[:2] for note in found.notes] == [["Broken failed with glyphs", "broken, seed 0"]]
+    assert "only 8 training classes have enough images" in found.notes[0]
+
+
+def test_vectors_are_compared_under_their_own_protocol(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    labels = np.repeat(np.arange(12), 6)
+    centres = random.normal(size=(12, 5))
+    vectors = (centres[labels] + 0.3 * random.normal(size=(72, 5))).astype(np.float32)
+    data = Dataset("points", Features(vectors), labels.astype(np.int64), tuple(f"class {i}" for i in range(12)))
+    found = tiny_compare(
+        tmp_path / "out", methods=["contrastive"], data=data, protocol=None, settings={"steps": 3, "batch": 16}, trials=0, seeds=1
+    )
+    assert found.protocol["name"] == "features"
+    assert found.items["points"].thumbnails is None
+
+
+def folder_of_images(folder: Path, sizes: dict[str, int]) -> Path:
+    random = np.random.default_rng(0)
+    for name, number in sizes.items():
+        (folder / name).mkdir(parents=True)
+        for index in range(number):
+            Image.fromarray(random.integers(0, 255, (20, 24, 3), dtype=np.uint8)).save(folder / name / f"{index}.png")
+    return folder
+
+
+def test_a_folder_of_ones_own_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No configuration; a broken image and lonely ones are noted."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    images = folder_of_images(tmp_path / "images", {**{f"class {i}": 4 for i in range(8)}, **{f"lonely {i}": 1 for i in range(6)}})
+    for name in ("class 0", "class 1", "class 2", "class 3", "class 4", "class 5", "class 6", "class 7"):
+        (images / name / "broken.jpg").write_bytes(b"no image at all")
+    found = tiny_compare(
+        tmp_path / "out", methods=["contrastive"], data=images, protocol=None, settings={"steps": 2, "batch": 8}, trials=0, seeds=1
+    )
+    assert found.protocol["name"] == "folder"
+    notes = "\n".join(found.notes)
+    assert "could not be decoded" in notes
+    assert "the only ones of their class" in notes
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ({"only": 9}, "has 1 class: a class-disjoint split needs at least 4"),
+        ({f"lonely {i}": 1 for i in range(8)}, "every training class has a single image"),
+    ],
+)
+def test_a_folder_that_cannot_be_compared_on(tmp_path: Path, sizes: dict[str, int], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        tiny_compare(tmp_path / "out", data=folder_of_images(tmp_path / "images", sizes), protocol=None)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"jobs": 0}, "jobs=0: expected at least 1"),
+        ({"seeds": 0}, "seeds=0: expected at least 1"),
+        ({"folds": 1}, "folds=1: expected at least 2"),
+        ({"folds": 9}, "too few for 9 folds"),
+        ({"sweeps": {"dims": (4,)}}, "unknown sweep 'dims': did you mean 'dim'"),
+        ({"sweeps": {"dim": ()}}, "expected different whole numbers"),
+        ({"settings": {"stepz": 4}}, "did you mean 'steps'"),
+        ({"data": []}, "no data"),
+        ({"data": [DATA, DATA]}, "given twice"),
+        ({"weights": "w.pth"}, "starts from random weights: leave --weights out"),
+        ({"protocol": tiny_protocol(weights="required")}, "give --weights FILE"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_trained(tmp_path: Path, asked: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        tiny_compare(tmp_path / "out", **asked)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ["compare", DATA, "--methods", "contrastive,raw_vthm", "--seeds", "1", "--jobs", "1", "--out", str(out), "--device", "cpu"]
+    words += ["--set", "steps=2", "--set", "batch=16", "--set", "dim=8", "--profile"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert f"report: {out}/report.html" in done.output
+    assert (out / "report.html").is_file()
+    assert "outside training and evaluation" in done.output
+    assert json.loads((out / "comparison.json").read_text())["store"] == DATABASE
+    status = CliRunner().invoke(app, ["compare", "--status", str(out)])
+    assert status.exit_code == 0, status.output
+    assert "finished, 7 of 7 pieces done" in " ".join(status.output.split())
+    other = CliRunner().invoke(app, [*words, "--trials", "2"])
+    assert other.exit_code == 2
+    assert "trials is 0 there and 2 here" in other.output
+    nothing = CliRunner().invoke(app, ["compare", "--status", str(tmp_path)])
+    assert nothing.exit_code == 2
+    assert "there is no comparison" in nothing.output
+    for option, value in (("--sweep", "dim=a"), ("--ray", "nowhere:1")):
+        assert CliRunner().invoke(app, [*words, option, value]).exit_code == 2

@@ -1,0 +1,183 @@
+"""Which pieces follow from which."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from likewise.comparison.conditions import PAPER_METHODS, difference, methods_of
+from likewise.comparison.pieces import Piece
+from likewise.comparison.plan import NO_METHOD, Plan, Progress, Source, apart
+from likewise.comparison.store import Row
+from likewise.comparison.tuning import draw_sets
+from likewise.methods import METHODS, load_method
+
+from .tiny import tiny_protocol
+
+NAMES = ("contrastive", "raw_vthm")
+
+
+def plan_of(*, trials: int = 4, seeds: int = 2, sweeps: dict[str, tuple[int, ...]] | None = None, methods: tuple[str, ...] = NAMES) -> Plan:
+    found = tuple(map(load_method, methods))
+    return Plan(
+        data=(Source("glyphs", "glyphs", {"fingerprint": "f", "test_digest": "t"}),),
+        methods=(*found, NO_METHOD),
+        protocol=tiny_protocol(),
+        trials=trials,
+        folds=2,
+        seeds=seeds,
+        sweeps=sweeps or {},
+        sets={method.name: draw_sets(method, trials=trials) for method in found} if trials else {},
+    )
+
+
+class Simulation:
+    """Does every piece as soon as it is due, with made-up scores."""
+
+    def __init__(self, plan: Plan, *, fails: str = " ") -> None:
+        self.plan, self.fails = plan, fails
+        self.rows: dict[str, Row] = {}
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(self.plan, self.rows)
+
+    def do(self, piece: Piece) -> None:
+        score = (piece.number * 7 % 5 + piece.fold) / 10
+        failure = "no luck" if re.fullmatch(self.fails, piece.key) else None
+        self.rows[piece.key] = Row(piece, "", 0, 0.0, 1.0, None if failure else score, failure)
+
+    def run(self) -> list[list[Piece]]:
+        """Rounds of what was due together."""
+        rounds = []
+        while due := self.progress.due():
+            rounds.append(due)
+            for piece in due:
+                self.do(piece)
+        return rounds
+
+
+def test_tuning_then_training_then_scores() -> None:
+    simulation = Simulation(plan_of())
+    rounds = simulation.run()
+    kinds = [sorted({(piece.kind, piece.fold) for piece in found}) for found in rounds]
+    # the untrained network needs no tuning and comes with the first
+    assert kinds == [[("final", 0), ("trial", 0)], [("trial", 1)], [("final", 0)], [("items", 0), ("score", 0)]]
+    assert {piece.method for piece in rounds[0] if piece.kind == "final"} == {"untrained"}
+    assert {piece.number for piece in rounds[1]} == {1, 2}  # scores 0, 2, 4, 1: the better half
+    assert simulation.progress.choice("glyphs", "raw_vthm") == 2
+    assert simulation.progress.is_complete
+
+
+def test_every_method_has_the_same_budget() -> None:
+    trials = [piece for found in Simulation(plan_of()).run() for piece in found if piece.kind == "trial"]
+    counts = {name: sum(piece.method == name for piece in trials) for name in NAMES}
+    assert counts == {"contrastive": 6, "raw_vthm": 6}
+
+
+def test_no_test_class_before_the_last_choice_and_training() -> None:
+    """Done one at a time, a score is due only when nothing else is."""
+    simulation = Simulation(plan_of())
+    while due := simulation.progress.due():
+        looks = [piece for piece in due if piece.kind in ("score", "items")]
+        assert not looks or len(looks) == len(due)
+        assert bool(looks) == simulation.progress.is_decided
+        simulation.do(due[-1])
+
+
+def test_expected_pieces_are_those_that_come() -> None:
+    plan = plan_of(sweeps={"dim": (4, 8, 16), "batch": (8,)})
+    came = [piece.key for found in Simulation(plan).run() for piece in found]
+    assert len(came) == len(set(came))
+    assert sorted(re.sub(r"trial\|\d+", "trial", key) for key in came) == sorted(
+        re.sub(r"trial\|\d+", "trial", piece.key) for piece in Progress(plan, {}).expected()
+    )
+
+
+def test_a_failed_training_has_no_score_and_the_others_go_on() -> None:
+    simulation = Simulation(plan_of(), fails=r"final\|.*\|raw_vthm\|.*")
+    rounds = simulation.run()
+    assert {piece.method for piece in rounds[-1] if piece.kind == "score"} == {"contrastive", "untrained"}
+    assert simulation.progress.is_complete
+
+
+def test_where_every_set_fails_the_method_file_counts() -> None:
+    simulation = Simulation(plan_of(), fails=r"trial\|.*\|raw_vthm\|.*")
+    simulation.run()
+    assert simulation.progress.choice("glyphs", "raw_vthm") is None
+    assert simulation.progress.choice("glyphs", "contrastive") == 2
+
+
+def test_sweeps_vary_one_thing_and_train_nothing_twice() -> None:
+    plan = plan_of(trials=0, sweeps={"dim": (4, 8), "batch": (8, 16, 32)})
+    assert plan.points == ("", "dim=4", "batch=8", "batch=32")
+    assert plan.at_point("dim=4") == replace(plan.protocol, dim=4)
+    for point in plan.points[2:]:
+        protocol = plan.at_point(point)
+        assert protocol.dim == plan.protocol.dim
+        assert protocol.steps == max(1, round(48 / protocol.batch))  # as many images are seen
+
+
+def test_own_dimensions_stay_out_of_a_sweep_over_dimensions() -> None:
+    plan = plan_of(trials=0, sweeps={"dim": (4,), "batch": (8,)}, methods=("contrastive", "dreml"))
+    points = {(piece.method, piece.point) for piece in Progress(plan, {}).final_pieces()}
+    assert ("dreml", "dim=4") not in points
+    assert {("dreml", ""), ("dreml", "batch=8"), ("contrastive", "dim=4")} <= points
+
+
+def test_a_plan_survives_the_store() -> None:
+    plan = plan_of(sweeps={"dim": (4, 8)}, methods=METHODS)
+    again = Plan.of(json.loads(json.dumps(plan.as_table())))
+    assert again == plan
+    assert difference(plan, again) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"seeds": 5}, "seeds is 2 there and 5 here"),
+        ({"protocol": tiny_protocol(steps=9)}, "protocol.steps is 3 there and 9 here"),
+        ({"sweeps": {"dim": (4,)}}, r"sweeps.dim is absent there and \[4\] here"),
+        (
+            {"data": (Source("glyphs", "glyphs", {"fingerprint": "other", "test_digest": "t"}),)},
+            "data.glyphs.content is f there and other here",
+        ),
+    ],
+)
+def test_the_difference_of_two_plans_is_named(change: dict[str, object], named: str) -> None:
+    plan = plan_of()
+    found = difference(plan, replace(plan, **change))  # type: ignore[arg-type]
+    assert found is not None
+    assert re.fullmatch(named, found)
+
+
+def test_who_stands_apart() -> None:
+    protocol = tiny_protocol()
+    assert apart(load_method("raw_vthm"), protocol, 8) == ""
+    assert apart(load_method("dreml"), protocol, 48) == "4 models, 48 dimensions".replace(
+        "4", str(load_method("dreml").ensemble.members), 1
+    )
+    assert apart(load_method("ranked_list_multilevel"), protocol, 1536) == "1,536 dimensions"
+    assert apart(load_method("proxy_softmax_bits"), protocol, 8) == "8 bits"
+    assert apart(NO_METHOD, protocol, 8) == "no training"
+
+
+def test_piece_keys_tell_all_and_are_read_again() -> None:
+    piece = Piece("trial", "birds | of | prey", "dim=4", "raw_vthm", 3, 1)
+    assert Piece.of(piece.key) == piece
+
+
+def test_methods_by_name_file_and_group() -> None:
+    assert tuple(method.name for method in methods_of(None, "quick")) == PAPER_METHODS
+    assert {method.name for method in methods_of("all", "quick")} == set(METHODS)
+    papers = {method.name for method in methods_of("papers", "quick")}
+    assert set(PAPER_METHODS) < papers < set(METHODS)
+    with pytest.raises(ValueError, match="did you mean 'raw_vthm'"):
+        methods_of(["raw_vthn"], "quick")
+    with pytest.raises(ValueError, match="given twice"):
+        methods_of(["raw_vthm", "raw_vthm"], "quick")
+    with pytest.raises(ValueError, match="no methods"):
+        methods_of([], "quick")

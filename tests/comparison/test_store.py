@@ -1,0 +1,136 @@
+"""Claims, results and their owners, in SQLite and PostgreSQL alike."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from likewise.comparison import store as store_module
+from likewise.comparison.owner import Owner
+from likewise.comparison.pieces import Piece
+from likewise.comparison.store import Found, Store, masked
+
+PIECES = [Piece("final", "glyphs", "", "raw_vthm", seed) for seed in range(20)]
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    with closing(Store(url, "one")) as held:
+        held.create({"plan": 1}, {"command": "x"})
+        yield held
+
+
+def dead_owner() -> Owner:
+    """A process that has been and gone."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    stat = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    owner = Owner(Owner.here().host, process.pid, stat[19], "dead")
+    assert not owner.is_gone
+    process.kill()
+    process.communicate()
+    return owner
+
+
+def test_a_piece_is_claimed_once(store: Store) -> None:
+    owner, other = Owner.here(), Owner.here()
+    assert store.claim(PIECES[:1], owner, {}) == PIECES[0]
+    assert store.claim(PIECES[:1], other, {}) is None  # as one that has not yet seen the row
+    assert store.claim(PIECES[:1], other, store.rows()) is None
+    assert store.claim(PIECES[:2], other, store.rows()) == PIECES[1]
+
+
+def test_many_at_once_take_each_piece_once(store: Store, url: str) -> None:
+    taken: list[Piece] = []
+
+    def take() -> None:
+        owner = Owner.here()
+        with closing(Store(url, "one")) as held:
+            while (piece := held.claim(PIECES, owner, held.rows())) is not None:
+                taken.append(piece)
+                held.finish(piece, Found({"by": owner.name}))
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(piece.number for piece in taken) == list(range(20))
+
+
+def test_results_are_as_they_were(store: Store) -> None:
+    found = Found({"loss": 0.1 + 0.2, "rows": [1, 2]}, score=1 / 3, arrays=bytes(range(256)))
+    store.claim(PIECES[:1], Owner.here(), {})
+    store.finish(PIECES[0], found)
+    assert store.result(PIECES[0]) == found
+    row = store.rows()[PIECES[0].key]
+    assert (row.score, row.failure) == (1 / 3, None)
+    store.finish(PIECES[0], Found({"loss": 9}))
+    assert store.result(PIECES[0]) == found
+
+
+def test_a_dead_process_loses_its_piece_at_once(store: Store) -> None:
+    store.claim(PIECES[:1], dead_owner(), {})
+    owner, slower = Owner.here(), Owner.here()
+    seen = store.rows()
+    assert store.claim(PIECES[:1], owner, seen) == PIECES[0]
+    assert store.claim(PIECES[:1], slower, seen) is None  # both saw the dead one's row
+
+
+def test_a_silent_machine_loses_its_piece_after_the_lease(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = Owner("another machine", 1, "1", "n")
+    store.claim(PIECES[:1], elsewhere, {})
+    owner = Owner.here()
+    assert store.claim(PIECES[:1], owner, store.rows()) is None
+    monkeypatch.setattr(store_module, "LEASE", -1.0)
+    store.beat(elsewhere)
+    assert store.claim(PIECES[:1], owner, store.rows()) is None  # it was heard of since
+    assert store.claim(PIECES[:1], owner, store.rows()) == PIECES[0]
+    store.beat(elsewhere)  # too late: it is not its own any more
+    assert store.rows()[PIECES[0].key].beat == 0
+
+
+def test_a_released_piece_is_free(store: Store) -> None:
+    owner = Owner.here()
+    for _ in range(2):
+        store.claim(PIECES[:2], owner, store.rows())
+    store.finish(PIECES[0], Found({}))
+    store.release(owner.name)
+    assert set(store.rows()) == {PIECES[0].key}
+
+
+@pytest.mark.parametrize("looked", [False, True])
+def test_failures_are_tried_again_until_a_test_class_is_seen(store: Store, looked: bool) -> None:
+    pieces = [PIECES[0], Piece("trial", "glyphs", "", "raw_vthm", 0)]
+    looks = [Piece("score", "glyphs", "", "margin", seed) for seed in range(2)] if looked else []
+    for piece in pieces + looks:
+        store.claim([piece], Owner.here(), {})
+        store.finish(piece, Found({}, failure="no memory" if piece.number == 0 else None))
+    store.forget_failures()
+    assert set(store.rows()) == ({piece.key for piece in [*pieces, looks[1]]} if looked else set())
+
+
+def test_comparisons_do_not_see_each_other(store: Store, url: str) -> None:
+    store.claim(PIECES[:1], Owner.here(), {})
+    with closing(Store(url, "two")) as other:
+        assert other.plan() is None
+        other.create({"plan": 2}, {})
+        assert other.rows() == {}
+        assert other.claim(PIECES[:1], Owner.here(), {}) == PIECES[0]
+        assert other.plan() == ({"plan": 2}, {})
+    assert store.plan() == ({"plan": 1}, {"command": "x"})
+
+
+@pytest.mark.parametrize("address", ["nonsense", "postgresql+nothing://here/there", "sqlite:////not/there/at/all.sqlite"])
+def test_an_address_that_is_none_is_told(address: str) -> None:
+    with pytest.raises(ValueError, match="store"):
+        Store(address, "one")
+
+
+def test_passwords_are_not_shown() -> None:
+    assert "secret" not in masked("postgresql+psycopg://me:secret@host/base")
