@@ -1,5 +1,6 @@
 """The command `likewise`. Commands are thin: they parse, call one function, and print; what is heavy is imported inside."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -88,6 +89,8 @@ def train(
             device=device,
             progress=True,
         )
+    if os.environ.get("RANK", "0") != "0":  # torchrun: one rank tells
+        return
     from rich.console import Console
 
     from likewise.training.view import result_view
@@ -200,6 +203,8 @@ def evaluate(
             from likewise.training.run_embeddings import scored_embeddings
 
             embeddings = scored_embeddings(file, str(data), device=_device(device), progress=not as_json)
+            if embeddings.embeddings.dtype.kind == "u":  # packed bits
+                metric = MetricName.hamming
         else:
             embeddings = read_embeddings(file, labels=labels, embedding_name=embedding_name, label_name=label_name)
         with _progress() as on_step:

@@ -64,11 +64,15 @@ class Checkpoints:
         faults = []
         for path in (self.last, self.previous):
             try:
-                return read_checkpoint(path)
+                found = read_checkpoint(path)
             except FileNotFoundError:
                 continue
             except DamagedCheckpoint as fault:
                 faults.append(str(fault))
+            else:
+                if faults:
+                    self.last.unlink(missing_ok=True)  # or else the next one saved would put it in the place of the whole one
+                return found
         if faults:
             raise DamagedCheckpoint(f"{' and '.join(faults)}: start again without --resume and with another --out")
         return None

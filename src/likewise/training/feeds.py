@@ -16,7 +16,7 @@ from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features
 from likewise.data.packed import PackedImages, Problem
 from likewise.door import known_name
-from likewise.methods import Method
+from likewise.methods import Method, at
 from likewise.protocols import Protocol
 from likewise.samplers import SAMPLERS, BatchSampler
 
@@ -107,9 +107,9 @@ def make_sampler(method: Method, protocol: Protocol, codes: Int64s, *, seed: int
     if method.sampler.name == "shuffled":
         return kind(codes, batch_size=_at_most(protocol, len(codes)), **settings, **shared)  # type: ignore[no-any-return]
     if method.sampler.name == "episode":
-        per_class = int(settings["num_support"]) + int(settings["num_query"])
+        per_class = _number(method, "num_support") + _number(method, "num_query")
     else:
-        per_class = 2 if method.sampler.name == "n_pair" else int(settings["num_images"])
+        per_class = 2 if method.sampler.name == "n_pair" else _number(method, "num_images")
     num_classes = max(protocol.batch // per_class, 1)
     available = int((np.bincount(codes) >= (per_class if method.sampler.name == "episode" else 2)).sum())
     if num_classes > available:
@@ -123,6 +123,14 @@ def make_sampler(method: Method, protocol: Protocol, codes: Int64s, *, seed: int
             kind, settings = SAMPLERS["group"], kept | {"num_images": max(protocol.batch // available, 2), "short": "repeat"}
         num_classes = available
     return kind(codes, num_classes=num_classes, **settings, **shared)  # type: ignore[no-any-return]
+
+
+def _number(method: Method, name: str) -> int:
+    """A setting of the method's sampler, or the sampler's default."""
+    value = at(method, f"sampler.{name}")
+    if not isinstance(value, int):
+        raise ValueError(f"the {method.sampler.name} sampler needs a number {name}: --set sampler.{name}=4")
+    return value
 
 
 def _at_most(protocol: Protocol, items: int) -> int:

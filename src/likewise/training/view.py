@@ -23,7 +23,8 @@ def finished_run(path: Path) -> TrainingResult:
 
 
 def result_view(result: TrainingResult) -> RenderableType:
-    table = Table(title=f"test classes, scored once · step {result.best_step} · {result.seconds:.1f} s of training", title_justify="left")
+    title = Text(f"test classes, scored once · step {result.best_step} · {result.seconds:.1f} s of training", style="italic")
+    table = Table()
     for name in result.scores:
         table.add_column(name, justify="right")
     table.add_row(*(f"{value:.1%}" for value in result.scores.values()))
@@ -31,4 +32,4 @@ def result_view(result: TrainingResult) -> RenderableType:
         [] if result.validation is None else [Text(f"held-out training classes: MAP@R {result.validation['MAP@R']:.1%}", style="dim")]
     )
     notes = [Text(f"note: {note}", style="yellow") for note in result.notes]
-    return Group(table, *held_out, *notes, Text(f"run: {result.folder}", style="dim"))
+    return Group(title, table, *held_out, *notes, Text(f"run: {result.folder}", style="dim"))

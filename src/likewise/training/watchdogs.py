@@ -19,7 +19,14 @@ class Diverged(ValueError):
 
 def first_bad_tensor(network: nn.Module, inputs: Tensor) -> str:
     """The name of the first tensor that is not finite: a weight, the input, or a module's output in the order of computation."""
-    for name, held in (*network.named_parameters(), *network.named_buffers()):
+    # the running statistics of a layer in training mode are not used: where they are bad, they are not the cause
+    used = [
+        (f"{place}.{name}", held)
+        for place, module in network.named_modules()
+        if not module.training
+        for name, held in module.named_buffers(recurse=False)
+    ]
+    for name, held in (*network.named_parameters(), *used):
         if held.is_floating_point() and not held.isfinite().all():
             return f"weight {name}"
     if not inputs.isfinite().all():

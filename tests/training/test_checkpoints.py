@@ -1,0 +1,106 @@
+"""Checkpoints: at every moment a whole one is there, and a damaged one is noticed."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from likewise.training import checkpoints
+from likewise.training.checkpoints import Checkpoints, DamagedCheckpoint, read_checkpoint
+
+
+def state(step: int) -> dict[str, Any]:
+    return {"step": step, "weights": {"a": torch.arange(5.0) + step}, "rows": [{"loss": 0.1}], "none": None, "text": "é"}
+
+
+def steps(kept: Checkpoints) -> tuple[int, int]:
+    return read_checkpoint(kept.last)["step"], read_checkpoint(kept.previous)["step"]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Checkpoints:
+    """With checkpoints of steps 1 and 2."""
+    made = Checkpoints(tmp_path / "checkpoints")
+    for step in (1, 2):
+        made.save(state(step))
+    return made
+
+
+def test_what_was_saved_comes_back(kept: Checkpoints) -> None:
+    found = kept.load()
+    assert found is not None
+    assert torch.equal(found["weights"].pop("a"), torch.arange(5.0) + 2)
+    assert found == {**state(2), "weights": {}}
+    assert steps(kept) == (2, 1)
+    assert sorted(path.name for path in kept.folder.iterdir()) == ["last.ckpt", "previous.ckpt"]
+
+
+def test_none_is_none(tmp_path: Path) -> None:
+    assert Checkpoints(tmp_path).load() is None
+
+
+@pytest.mark.parametrize("place", ["first", "middle", "last"])
+@pytest.mark.parametrize("damage", ["bit", "cut", "empty", "gone"])
+def test_a_damaged_last_one_falls_back_to_the_one_before(kept: Checkpoints, place: str, damage: str) -> None:
+    content = bytearray(kept.last.read_bytes())
+    at = {"first": 0, "middle": len(content) // 2, "last": len(content) - 1}[place]
+    if damage == "bit":
+        content[at] ^= 1
+    if damage == "gone":
+        kept.last.unlink()
+    else:
+        kept.last.write_bytes(content if damage == "bit" else content[:at] if damage == "cut" else b"")
+    found = kept.load()
+    assert found is not None
+    assert found["step"] == 1
+    kept.save(state(3))
+    assert steps(kept) == (3, 1)  # the whole one is kept, not the damaged
+
+
+def test_two_damaged_ones_are_said(kept: Checkpoints) -> None:
+    for path in (kept.last, kept.previous):
+        path.write_bytes(b"x" * 100)
+    with pytest.raises(DamagedCheckpoint, match=r"last\.ckpt is damaged.*previous\.ckpt is damaged.*another --out"):
+        kept.load()
+
+
+def test_no_code_is_run_from_a_checkpoint(kept: Checkpoints) -> None:
+    """Even with a checksum that fits."""
+    import hashlib
+
+    buffer = io.BytesIO()
+    torch.save({"step": 1, "run": print}, buffer)
+    content = buffer.getvalue()
+    kept.last.write_bytes(content + hashlib.sha256(content).digest())
+    with pytest.raises(Exception, match="Weights only load failed"):
+        read_checkpoint(kept.last)
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace", "link"])
+def test_a_full_disk_leaves_the_last_one(kept: Checkpoints, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(checkpoints.os, call, full)
+    with pytest.raises(OSError, match=r"could not be written to .*checkpoints \(No space left on device\): make room.*--resume"):
+        kept.save(state(3))
+    monkeypatch.undo()
+    assert kept.load()["step"] == 2  # type: ignore[index]
+    kept.save(state(4))
+    assert steps(kept) == (4, 2)
+
+
+def test_a_write_that_was_cut_off_leaves_the_last_one(kept: Checkpoints) -> None:
+    """What kill -9 leaves: half a file under another name, and perhaps a link."""
+    (kept.folder / "writing.ckpt").write_bytes(kept.last.read_bytes()[:50])
+    os.link(kept.last, kept.folder / "previous.linking")
+    assert kept.load()["step"] == 2  # type: ignore[index]
+    kept.save(state(3))
+    assert steps(kept) == (3, 2)
+    assert sorted(path.name for path in kept.folder.iterdir()) == ["last.ckpt", "previous.ckpt"]

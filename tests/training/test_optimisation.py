@@ -1,0 +1,159 @@
+"""Learning rates: of parameter groups, and over the steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from likewise.models.backbones import make_backbone
+from likewise.protocols import Protocol
+from likewise.training.optimisation import schedule_factor, set_rates
+
+from .tiny import PROTOCOL, assert_changed, assert_equal_weights, method, pictures, training
+
+MULTIPLES = {"rates__base": 2.0, "rates__head": 5.0, "rates__proxies": 50.0, "rates__loss": 7.0}
+RATE = PROTOCOL.learning_rate
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    torch.manual_seed(3)
+    save_file(make_backbone("convnet").state_dict(), tmp_path / "convnet.safetensors")
+    return tmp_path / "convnet.safetensors"
+
+
+def rates(found: Any) -> dict[str, tuple[float, float]]:
+    """Parameter -> rate and decay at the first step."""
+    set_rates(found.optimizer, found.method, found.protocol, 0)
+    of = {id(parameter): (group["lr"], group["weight_decay"]) for group in found.optimizer.param_groups for parameter in group["params"]}
+    named = [*found.network.named_parameters(), *found.objectives.named_parameters()]
+    assert len(named) == len(of)
+    return {name: of[id(parameter)] for name, parameter in named}
+
+
+@pytest.mark.parametrize("pretrained", [True, False], ids=["pretrained", "random"])
+def test_groups_have_their_multiples_and_only_matrices_decay(pretrained: bool, weights: Path) -> None:
+    """Without weights the backbone is as new as the head, and proxies keep their ratio to it."""
+    protocol = replace(PROTOCOL, weight_decay=0.3, weights="optional")
+    found = rates(training(method("proxy_softmax", **MULTIPLES), protocol, weights=weights if pretrained else None))
+    head, proxies = (5.0, 50.0) if pretrained else (1.0, 10.0)
+    for name, (rate, decay) in found.items():
+        multiple = proxies if ".proxies." in name else head if ".heads." in name else 1.0
+        assert rate == pytest.approx(2.0 * multiple * RATE), name
+        is_vector = name.endswith("bias") or ".low.1." in name or ".low.4." in name or ".mid.1." in name or ".high.1." in name
+        assert decay == (0.0 if is_vector else 0.3), name
+    assert any(".proxies." in name for name in found)
+
+
+def test_the_losss_own_parameters_have_their_rate_and_never_decay() -> None:
+    found = rates(training(method("margin", **MULTIPLES), replace(PROTOCOL, weight_decay=0.3)))
+    (own,) = [value for name, value in found.items() if name.startswith("of_level")]
+    assert own == (pytest.approx(2.0 * 7.0 * RATE), 0.0)
+
+
+def test_weights_go_into_the_backbone(weights: Path) -> None:
+    """Bit for bit, before the first step; the head is the seed's."""
+    protocol = replace(PROTOCOL, weights="optional")
+    loaded, plain = (training(method("raw"), protocol, weights=file).network for file in (weights, None))
+    torch.manual_seed(3)
+    assert_equal_weights(dict(loaded.members[0].backbone.state_dict()), make_backbone("convnet").state_dict())  # type: ignore[operator,union-attr]
+    heads = [network.members[0].heads.state_dict() for network in (loaded, plain)]  # type: ignore[operator,union-attr]
+    assert_equal_weights(*heads)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "expected"),
+    [
+        (replace(PROTOCOL, schedule="constant", steps=4), [1, 1, 1, 1]),
+        (replace(PROTOCOL, schedule="cosine", steps=4), [1, (1 + math.sqrt(0.5)) / 2, 0.5, (1 - math.sqrt(0.5)) / 2]),
+        (replace(PROTOCOL, schedule="steps", milestones=(0.5, 0.75), gamma=0.1, steps=4), [1, 1, 0.1, 0.01]),
+    ],
+    ids=["constant", "cosine", "steps"],
+)
+def test_schedules(protocol: Protocol, expected: list[float]) -> None:
+    assert [schedule_factor(protocol, step) for step in range(4)] == pytest.approx(expected)
+
+
+def test_the_schedule_reaches_the_optimiser() -> None:
+    protocol = replace(PROTOCOL, schedule="steps", milestones=(0.5,), gamma=0.1, steps=4)
+    found = training(method("proxy_softmax", **MULTIPLES), protocol)
+    seen = []
+    for step in range(4):
+        set_rates(found.optimizer, found.method, protocol, step)
+        seen.append([group["lr"] / group["base"] for group in found.optimizer.param_groups])
+    assert seen == [pytest.approx([factor] * len(found.optimizer.param_groups)) for factor in (1, 1, 0.1, 0.1)]
+
+
+def test_only_new_layers_learn_at_first() -> None:
+    """head_only of the steps; then all do."""
+    protocol = replace(PROTOCOL, steps=4, frozen_batch_norm=True)
+    found = training(method("proxy_softmax", head_only=0.5), protocol)
+    backbone = [name for name, _ in found.network.named_parameters() if ".backbone." in name and ".0.weight" in name]
+    head = [name for name, _ in found.network.named_parameters() if ".heads." in name and "weight" in name]
+    states = [{name: value.clone() for name, value in found.network.state_dict().items()}]
+    found.network.train()
+    stream = found._stream()
+    for _ in range(protocol.steps):
+        found._add_gradients(*next(stream))
+        found._update()
+        states.append({name: value.clone() for name, value in found.network.state_dict().items()})
+    for step, (before, after) in enumerate(pairwise(states)):
+        assert_changed(after, before, head)
+        if step < 2:
+            assert_equal_weights({name: after[name] for name in backbone}, {name: before[name] for name in backbone})
+        else:
+            assert_changed(after, before, backbone)
+
+
+@pytest.mark.parametrize("frozen", [True, False], ids=["frozen", "moving"])
+def test_batch_norm_stays_frozen_over_a_training_and_its_validations(frozen: bool) -> None:
+    protocol = replace(PROTOCOL, frozen_batch_norm=frozen, validate_every=2)
+    found = training(method("raw"), protocol, held_out=pictures(classes=4, seed=1))
+    layers = [layer for layer in found.network.modules() if isinstance(layer, torch.nn.BatchNorm2d)]
+    before = [{name: value.clone() for name, value in layer.state_dict().items()} for layer in layers]
+    found.run()
+    assert len(layers) == 4
+    for layer, held in zip(layers, before, strict=True):
+        assert layer.training is not frozen
+        if frozen:
+            assert_equal_weights(layer.state_dict(), held)
+        else:
+            assert int(layer.num_batches_tracked) > 0  # type: ignore[arg-type]
+
+
+def test_clip_bounds_the_gradient() -> None:
+    """SGD without momentum moves by rate x gradient: by no more than rate x clip, in the gradient's direction."""
+    moves = []
+    for clip in (0.0, 0.1):
+        found = training(method("raw"), replace(PROTOCOL, optimizer="sgd", momentum=0.0, weight_decay=0.0, schedule="constant", clip=clip))
+        before = [parameter.detach().clone() for parameter in found.network.parameters()]
+        found.network.train()
+        found._add_gradients(*next(found._stream()))
+        found._update()
+        moves.append(
+            torch.cat([(new - old).flatten() for new, old in zip(found.network.parameters(), before, strict=True)]).detach() / RATE
+        )
+    free, clipped = moves
+    assert free.norm() > 0.2
+    assert float(clipped.norm()) == pytest.approx(0.1, rel=1e-3)
+    assert float(torch.nn.functional.cosine_similarity(free, clipped, dim=0)) == pytest.approx(1.0, abs=1e-4)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("sgd", torch.optim.SGD), ("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
+def test_the_protocols_optimiser(name: str, kind: type[torch.optim.Optimizer]) -> None:
+    found = training(method("raw"), replace(PROTOCOL, optimizer=name, momentum=0.7, eps=1e-3)).optimizer  # type: ignore[arg-type]
+    assert type(found.optimizer) is kind
+    for group in found.param_groups:
+        assert group["momentum" if name == "sgd" else "eps"] == (0.7 if name == "sgd" else 1e-3)
+
+
+def test_nothing_to_learn_is_an_error() -> None:
+    with pytest.raises(ValueError, match="raw under tiny has nothing to learn"):
+        training(method("raw", head__kind="none"), replace(PROTOCOL, backbone="identity"))
