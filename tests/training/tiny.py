@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -36,6 +37,7 @@ PROTOCOL = replace(
     ks=(1, 2),
     metrics=("R@K", "MAP@R"),
 )
+HELD_OUT = replace(PROTOCOL, validation=0.25, validate_every=3)
 
 # as a user writes it; a start of the command costs little with it
 PROTOCOL_FILE = """
@@ -107,6 +109,17 @@ def likewise(*arguments: str | Path, ranks: int = 1) -> subprocess.Popen[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     command = [sys.executable, *launcher, "-m", "likewise", *map(str, arguments)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def held(run: Path, name: str) -> dict[str, Any]:
+    """A JSON file of a run."""
+    found: dict[str, Any] = json.loads((run / name).read_text())
+    return found
+
+
+def events(run: Path) -> list[str]:
+    """Who asked for the test classes."""
+    return [json.loads(line)["event"] for line in (run / "test_openings.jsonl").read_text().splitlines()]
 
 
 def weights_of(run: Path) -> dict[str, Tensor]:

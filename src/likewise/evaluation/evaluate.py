@@ -9,6 +9,7 @@ from likewise.evaluation.retrieval import RETRIEVAL_METRICS, per_query
 from likewise.evaluation.score import Embeddings, as_embeddings
 
 CLUSTERING_METRICS = ("NMI", "NMI_geometric", "AMI")
+METRICS = (*RETRIEVAL_METRICS, *CLUSTERING_METRICS)
 DEFAULT_METRICS = (*RETRIEVAL_METRICS, "NMI", "AMI")
 
 
@@ -31,10 +32,9 @@ def evaluate(
     classes) of the embeddings, or of the queries where a gallery is given, with the classes; "NMI_geometric" is NMI as the papers
     normalise it.
     """
-    known = (*RETRIEVAL_METRICS, *CLUSTERING_METRICS)
-    unknown = [name for name in metrics if name not in known]
+    unknown = [name for name in metrics if name not in METRICS]
     if isinstance(metrics, str) or unknown or not metrics:
-        raise ValueError(f"metrics are {metrics!r}: expected some of {known}")
+        raise ValueError(f"metrics are {metrics!r}: expected some of {METRICS}")
     retrieval = [name for name in RETRIEVAL_METRICS if name in metrics]
     clustering = [name for name in CLUSTERING_METRICS if name in metrics]
     scores: dict[str, float] = {}

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from likewise.configuration import from_table, read_toml
+from likewise.data.augmentation import AUGMENTATIONS
 from likewise.door import known_name
+from likewise.evaluation.evaluate import METRICS
 
 FOLDER = Path(__file__).parent
 PROTOCOLS: tuple[str, ...] = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
@@ -68,6 +70,12 @@ class Protocol:
         for name in ("weight_decay", "clip", "momentum", "trials"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}: expected a number not below 0")
+        for name in (self.train_augmentation, self.test_augmentation):
+            known_name("augmentation", name, AUGMENTATIONS)
+        for name in self.metrics:
+            known_name("metric", name, METRICS)
+        if not self.metrics or not self.ks or min(self.ks) < 1:
+            raise ValueError(f"metrics={self.metrics} with ks={self.ks}: expected at least one of each, and K of at least 1")
         if not 0 <= self.validation < 1:
             raise ValueError(f"validation={self.validation}: expected a share of the training classes, such as 0.2, or 0 for none")
 

@@ -90,7 +90,7 @@ def _embedded(
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """Embeddings, and the numbers of the items they are of: all, but for images that cannot be decoded."""
     if isinstance(dataset.items, Features):
-        return embedder.embed(dataset, levels=levels, progress=progress), np.arange(len(dataset))
+        return embedder.embed(dataset, levels=levels, mirror=mirror, progress=progress), np.arange(len(dataset))
     if embedder.preprocessing is None:
         raise ValueError(f"{dataset.name} holds images, but this run was trained on vectors: give a file of vectors")
     from likewise.data.cache import pack

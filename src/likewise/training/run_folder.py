@@ -42,16 +42,17 @@ class RunFolder:
         self.embedder = path / "embedder"
         self.tensorboard = path / "tensorboard"
 
-    def begin(self, config: dict[str, Any], *, resume: bool) -> None:
-        """Makes the folder this configuration's. Refuses one that holds another run, or the same where it is not to be resumed."""
+    def check(self, config: dict[str, Any], *, resume: bool) -> None:
+        """Refuses a folder that holds another run, or the same where it is not to be resumed. Writes nothing."""
         held = self.config()
         if held is None:
             if resume:
                 raise ValueError(f"there is no run to resume in {self.path}: leave --resume out, or give the --out of the run")
             if self.path.exists() and (not self.path.is_dir() or any(entry.name != UNFINISHED for entry in self.path.iterdir())):
                 raise ValueError(f"{self.path} exists and holds no run: choose a new or empty folder with --out, nothing was written")
-            self.path.mkdir(parents=True, exist_ok=True)
-            self.write_json("config.json", config)
+            existing = next(folder for folder in (self.path, *self.path.absolute().parents) if folder.exists())
+            if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+                raise ValueError(f"{self.path} cannot be made: {existing} cannot be written to; choose another folder with --out")
             return
         differences = differing(held, config)
         if differences:
@@ -64,6 +65,11 @@ class RunFolder:
         if not resume:
             raise ValueError(f"{self.path} holds this run already: add --resume to go on with it, or choose another --out")
 
+    def begin(self, config: dict[str, Any]) -> None:
+        """Makes the folder this configuration's."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.write_json("config.json", config)
+
     def config(self) -> dict[str, Any] | None:
         return self.read_json("config.json")
 
@@ -74,7 +80,7 @@ class RunFolder:
         try:
             held: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
             return held
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except ValueError as fault:
             raise ValueError(f"{self.path / name} is damaged: {fault}") from fault
@@ -100,9 +106,9 @@ class RunFolder:
 
 
 def differing(before: dict[str, Any], now: dict[str, Any], within: str = "") -> list[tuple[str, Any, Any]]:
-    """(dotted name, value before, value now) of every field that differs."""
+    """(dotted name, value before, value now) of every field that differs; a name before the settings that come with it."""
     found = []
-    for name in sorted(before.keys() | now.keys()):
+    for name in sorted(before.keys() | now.keys(), key=lambda name: (name != "name", name)):
         a, b = before.get(name), now.get(name)
         if isinstance(a, dict) and isinstance(b, dict):
             found += differing(a, b, f"{within}{name}.")

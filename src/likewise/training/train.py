@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import signal
-import threading
-import time
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from likewise.configuration import as_table, with_settings
 from likewise.data.augmentation import AUGMENTATIONS
-from likewise.data.dataset import Dataset
+from likewise.data.dataset import Dataset, Features
 from likewise.data.guard import TestPart
 from likewise.data.readers import read
 from likewise.data.splits import Split, folds, split
@@ -29,14 +26,12 @@ from likewise.training.card import write_card
 from likewise.training.devices import Devices
 from likewise.training.feeds import Feed, Int64s, make_feed
 from likewise.training.fit import Fit, fitted
-from likewise.training.loop import Listener, Row, Training
-from likewise.training.progress import Progress
+from likewise.training.keeper import Keeper
+from likewise.training.loop import Training
 from likewise.training.run_folder import RunFolder, environment
 from likewise.training.scoring import embed_feed, score
-from likewise.training.tensorboard import EventFile
 
 SPLIT_SEED = 0  # the same test classes for every run on a data set
-CHECKPOINT_SECONDS = 60.0
 PURPOSE = "final score of a training run"
 
 
@@ -91,16 +86,14 @@ def train(
     devices = Devices(conditions, device=device)
     first = devices.rank == 0
     if first:
-        folder.begin(config, resume=resume)
+        folder.check(config, resume=resume)
     done = folder.scores()
     if done is not None and resume:
         return result_of(folder, done)
     parts = split(dataset, seed=SPLIT_SEED, record=folder.openings)
     feed = make_feed(parts.train_part(dataset), conditions, progress=progress)
     training_feed, validation = hold_out(dataset, parts, feed, conditions)
-    if first:
-        folder.write_json("split.json", parts.to_json())
-        folder.write_json("environment.json", environment())
+    preprocessing_of(conditions, dataset)  # what could not be scored in the end is refused now
     training = Training(
         chosen,
         conditions,
@@ -111,10 +104,14 @@ def train(
         validation=validation,
         micro_batch=micro_batch,
     )
+    if first:  # from here on the user has made no mistake that could be seen
+        folder.begin(config)
+        folder.write_json("split.json", parts.to_json())
+        folder.write_json("environment.json", environment())
     state = folder.checkpoints.load() if resume else None
     if state is not None:
         training.load_state_dict(state)
-    with _Keeper(folder, training, every=checkpoint_every, progress=progress and first, writes=first) as keeper:
+    with Keeper(folder, training, every=checkpoint_every, progress=progress and first, writes=first) as keeper:
         finished = training.run(keeper)
     if not finished:
         raise Interrupted(f"stopped after step {training.step} of {conditions.steps}; the same command with --resume goes on from there")
@@ -152,6 +149,13 @@ def hold_out(dataset: Dataset, parts: Split, feed: Feed, protocol: Protocol) -> 
     if protocol.validation == 0:
         return feed, None
     num_folds = max(round(1 / protocol.validation), 2)
+    if parts.num_train_classes < 2 * num_folds:
+        most = parts.num_train_classes // 2
+        share = f"--set validation={math.ceil(100 / most) / 100}, or " if most >= 2 else ""
+        raise ValueError(
+            f"validation={protocol.validation} of {parts.num_train_classes} training classes is less than two classes, and fewer tell "
+            f"nothing: {share}--set validation=0 to take the last step"
+        )
     fold = folds(dataset, parts.train, k=num_folds, seed=SPLIT_SEED)[0]
     held = np.isin(parts.train[feed.indices], fold.validation)
     return feed.subset(np.flatnonzero(~held)), feed.subset(np.flatnonzero(held))
@@ -174,20 +178,20 @@ def _finish(
     """Saves the embedder, opens the test classes once and scores them; all on rank 0, which tells the others."""
     content: dict[str, Any] = {}
     if training.devices.rank == 0:
-        _save_embedder(folder, training, config)
+        preprocessing = preprocessing_of(training.protocol, dataset)
+        Embedder(training.network, preprocessing, card={"config": config}, device=training.device).save(folder.embedder)
         content = _test_scores(folder, dataset, parts, training, config, notes)
         write_card(folder, config, content)
         folder.write_json("scores.json", content)  # last: a run with scores has ended
     return result_of(folder, training.devices.from_first(content))
 
 
-def _save_embedder(folder: RunFolder, training: Training, config: dict[str, Any]) -> None:
-    protocol, network = training.protocol, training.network
-    preprocessing = None
-    if network.spec.in_features is None:
-        side = None if protocol.side == "as_is" else protocol.side
-        preprocessing = Preprocessing(side=side, augmentation=AUGMENTATIONS[protocol.test_augmentation])
-    Embedder(network, preprocessing, card={"config": config}, device=training.device).save(folder.embedder)
+def preprocessing_of(protocol: Protocol, dataset: Dataset) -> Preprocessing | None:
+    """How the protocol scores images; None for vectors."""
+    if isinstance(dataset.items, Features):
+        return None
+    side = None if protocol.side == "as_is" else protocol.side
+    return Preprocessing(side=side, augmentation=AUGMENTATIONS[protocol.test_augmentation])
 
 
 def _test_scores(
@@ -239,64 +243,3 @@ def result_of(folder: RunFolder, content: dict[str, Any]) -> TrainingResult:
         seconds=content["seconds"],
         notes=tuple(content["notes"]),
     )
-
-
-class _Keeper(Listener):
-    """Writes the log and the checkpoints, shows progress, and turns Ctrl-C and SIGTERM into a wish to stop."""
-
-    def __init__(self, folder: RunFolder, training: Training, *, every: int | None, progress: bool, writes: bool) -> None:
-        self.folder, self.training, self.every, self.writes = folder, training, every, writes
-        self.kept = "No checkpoint had been written yet."
-        if folder.checkpoints.last.exists():
-            self.kept = f"The last good checkpoint is {folder.checkpoints.last}."
-        self.progress = Progress(training.protocol.steps, first=training.step, shown=progress)
-        self.events = EventFile(folder.tensorboard, first_step=training.step) if writes else None
-        self.saved_at = time.monotonic()
-        self.stopping = False
-        self.handlers: dict[int, Any] = {}
-
-    def __enter__(self) -> _Keeper:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self.handlers[number] = signal.signal(number, self._stop)
-        self.progress.__enter__()
-        return self
-
-    def __exit__(self, *fault: Any) -> None:
-        for number, handler in self.handlers.items():
-            signal.signal(number, handler)
-        self.progress.__exit__(*fault)
-        if self.events is not None:
-            self.events.close()
-
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        if self.stopping:  # a second time: at once
-            raise KeyboardInterrupt
-        self.stopping = True
-        self.progress.say("finishing the step, then saving; once more to stop at once")
-
-    def step(self, step: int) -> None:
-        self.progress.step(step)
-
-    def row(self, row: Row) -> None:
-        self.progress.row(row)
-        if self.events is not None:
-            self.events.add(int(row["step"]), {name: value for name, value in row.items() if name not in ("step", "seconds")})
-            self.folder.write_log(self.training.rows)
-
-    def warning(self, text: str) -> None:
-        self.progress.say(f"warning: {text}")
-
-    def wants_checkpoint(self, step: int) -> bool:
-        if self.every is not None:
-            return step % self.every == 0
-        return time.monotonic() - self.saved_at >= CHECKPOINT_SECONDS
-
-    def save(self, state: dict[str, Any]) -> None:
-        if self.writes:
-            self.folder.checkpoints.save(state)
-        self.kept = f"The last good checkpoint is {self.folder.checkpoints.last}, of step {state['step']}."
-        self.saved_at = time.monotonic()
-
-    def wants_to_stop(self) -> bool:
-        return self.stopping

@@ -17,7 +17,8 @@ def finished_run(path: Path) -> TrainingResult:
     folder = RunFolder(path)
     content = folder.scores()
     if content is None:
-        what = "has not ended: go on with its command and --resume" if folder.config() is not None else "holds no run"
+        ended = "has not ended: go on with its command and --resume"
+        what = ended if folder.config() is not None else "is a folder that holds no run: give a run, or a file of embeddings"
         raise ValueError(f"{path} {what}")
     return result_of(folder, content)
 

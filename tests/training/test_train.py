@@ -1,0 +1,220 @@
+"""A run: what is trained on what, what is opened when, and what is left on the disk."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from likewise.data.dataset import Files, Pixels
+from likewise.data.readers import read
+from likewise.data.splits import Split, split
+from likewise.evaluation import evaluate
+from likewise.models.embedder import Embedder
+from likewise.training.feeds import Feed, make_feed
+from likewise.training.loop import Training
+from likewise.training.run_embeddings import scored_embeddings
+from likewise.training.scoring import score
+from likewise.training.train import hold_out, train
+
+from .test_tensorboard import scalars
+from .tiny import HELD_OUT, PROTOCOL, events, held, pictures, vectors, vectors_file
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train("raw", pictures(noise=150), protocol=HELD_OUT, out=tmp_path_factory.mktemp("runs") / "raw", device="cpu").folder
+
+
+def test_a_run_folder_holds_everything(run: Path) -> None:
+    assert sorted(path.name for path in run.iterdir()) == [
+        *("README.md", "config.json", "embedder", "environment.json", "log.csv", "scores.json", "split.json"),
+        *("tensorboard", "test_openings.jsonl"),
+    ]
+    config = held(run, "config.json")
+    assert (config["method"]["name"], config["protocol"]["name"], config["seed"], config["weights"]) == ("raw", "tiny", 0, None)
+    assert config["data"] == {"name": "pictures", "fingerprint": pictures(noise=150).fingerprint()}
+    environment = held(run, "environment.json")
+    assert environment["command"] == sys.argv
+    assert environment["packages"]["torch"]
+    assert Split.from_json(held(run, "split.json"), pictures(noise=150)).num_train_classes == 12
+
+
+def test_the_card_has_the_command_and_the_scores(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    card = (run / "README.md").read_text()
+    scores = held(run, "scores.json")["scores"]
+    assert list(scores) == ["R@1", "R@2", "MAP@R"]
+    assert "| R@1 | R@2 | MAP@R |" in card
+    assert f"| {' | '.join(f'{value:.1%}' for value in scores.values())} |" in card
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/likewise", "train", "raw", "my pictures", "--out", "x"])
+    train("raw", pictures(), protocol=PROTOCOL, out=tmp_path / "run", device="cpu")
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert "\nlikewise train raw 'my pictures' --out x\n" in card
+    assert "the last: no classes were held out" in card
+
+
+def test_the_log_and_tensorboard_hold_the_same(run: Path) -> None:
+    rows = list(csv.DictReader((run / "log.csv").read_text().splitlines()))
+    assert [int(row["step"]) for row in rows] == [1, 2, 3, 4, 5, 6]
+    found = scalars(run / "tensorboard")
+    assert found.keys() == {"loss", "images_per_second", "R@1", "MAP@R"}
+    for name, points in found.items():
+        assert points == [(int(row["step"]), pytest.approx(float(row[name]), rel=1e-5)) for row in rows if row[name]]
+    assert [step for step, _ in found["MAP@R"]] == [3, 6]
+
+
+def test_the_best_step_is_chosen_on_held_out_training_classes(run: Path) -> None:
+    rows = list(csv.DictReader((run / "log.csv").read_text().splitlines()))
+    validated = {int(row["step"]): float(row["MAP@R"]) for row in rows if row["MAP@R"]}
+    end = held(run, "scores.json")
+    assert end["best_step"] == max(validated, key=lambda step: validated[step])
+    assert end["validation"]["MAP@R"] == pytest.approx(max(validated.values()), rel=1e-5)
+
+
+def test_the_weights_of_the_best_step_are_kept(tmp_path: Path) -> None:
+    """Not the last step's: the embedder that is left is the one validated best."""
+    protocol = replace(HELD_OUT, validate_every=1, learning_rate=0.3)
+    data = pictures(noise=150)
+    result = train("raw", data, protocol=protocol, out=tmp_path / "run", device="cpu")
+    assert result.best_step < protocol.steps
+    parts = split(data, seed=0)
+    _, validation = hold_out(data, parts, make_feed(parts.train_part(data), protocol, progress=False), protocol)
+    assert validation is not None
+    rows = Embedder.load(tmp_path / "run").embed(data.subset(parts.train[validation.indices]))
+    found = score(torch.from_numpy(rows), validation.labels, protocol, metrics=("R@K", "MAP@R"))
+    assert result.validation is not None
+    assert found["MAP@R"] == pytest.approx(result.validation["MAP@R"], abs=1e-3)
+
+
+class Seen:
+    """The classes that a training was given, by what for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.trained: set[int] = set()
+        self.validated: set[int] = set()
+        init = Training.__init__
+
+        def watched(training: Training, *given: Any, **settings: Any) -> None:
+            feed: Feed = given[2]
+            self.trained |= set(feed.labels.tolist())
+            self.validated |= set(settings["validation"].labels.tolist())
+            init(training, *given, **settings)
+
+        monkeypatch.setattr(Training, "__init__", watched)
+
+
+def test_training_held_out_and_test_classes_are_disjoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen = Seen(monkeypatch)
+    data = pictures()
+    train("raw", data, protocol=HELD_OUT, out=tmp_path / "run", device="cpu")
+    parts = Split.from_json(held(tmp_path / "run", "split.json"), data)
+    training_classes = set(data.labels[parts.train].tolist())
+    assert (len(seen.trained), len(seen.validated)) == (9, 3)
+    assert not seen.trained & seen.validated
+    assert seen.trained | seen.validated == training_classes
+    assert len(set(data.labels.tolist()) - training_classes) == 12
+
+
+def test_the_test_classes_are_opened_once_and_only_after_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    while_training: list[bool] = []
+    take = Training._update
+
+    def watched(training: Training) -> None:
+        while_training.append((tmp_path / "run" / "test_openings.jsonl").exists())
+        take(training)
+
+    monkeypatch.setattr(Training, "_update", watched)
+    train("raw", pictures(), protocol=HELD_OUT, out=tmp_path / "run", device="cpu")
+    assert while_training == [False] * 6
+    assert events(tmp_path / "run") == ["key", "opened"]
+
+
+def test_scoring_again_is_the_same_opening_and_the_same_scores(tmp_path: Path) -> None:
+    data = vectors_file(tmp_path / "vectors.npz")
+    settings = {"backbone": "mlp", "pooling": "avg"}
+    result = train("raw", data, protocol=HELD_OUT, out=tmp_path / "run", settings=settings, device="cpu")
+    found = scored_embeddings(tmp_path / "run", str(data))
+    assert events(tmp_path / "run") == ["key", "opened", "key", "resumed"]
+    assert found.embeddings.shape == (12 * 8, 8)
+    again = evaluate(found.embeddings, found.labels, ks=(1, 2), metrics=("R@K", "MAP@R"))
+    assert {name: again[name] for name in result.scores} == pytest.approx(result.scores)
+
+
+def test_other_weights_do_not_open_the_test_classes_again(tmp_path: Path) -> None:
+    """Whoever changes the network after the look cannot look again under the same run."""
+    data = vectors_file(tmp_path / "vectors.npz")
+    for seed, out in ((0, "run"), (1, "other")):
+        train("raw", data, protocol=HELD_OUT, out=tmp_path / out, settings={"backbone": "identity"}, seed=seed, device="cpu")
+    Embedder.load(tmp_path / "other").save(tmp_path / "run" / "embedder")
+    with pytest.raises(ValueError, match=r"stays closed to .* with other settings or weights"):
+        scored_embeddings(tmp_path / "run", str(data))
+    assert events(tmp_path / "run")[-1] == "refused"
+
+
+def test_queries_and_a_gallery_are_scored_apart(tmp_path: Path) -> None:
+    data = vectors()
+    marks = np.where(data.labels < 12, "train", np.where(np.arange(len(data)) % 8 < 2, "query", "gallery"))
+    data = replace(data, parts=marks.astype(np.str_))
+    result = train("raw", data, protocol=PROTOCOL, out=tmp_path / "run", settings={"backbone": "identity"}, device="cpu")
+    rows = Embedder.load(tmp_path / "run").embed(data)
+    query, gallery = marks == "query", marks == "gallery"
+    expected = evaluate(
+        rows[query],
+        data.labels[query],
+        gallery=rows[gallery],
+        gallery_labels=data.labels[gallery],
+        ks=(1, 2),
+        metrics=("R@K", "MAP@R"),
+    )
+    assert result.scores == pytest.approx({name: expected[name] for name in result.scores})
+    everything = evaluate(rows[~(marks == "train")], data.labels[~(marks == "train")], ks=(1, 2), metrics=("R@K", "MAP@R"))
+    assert result.scores["MAP@R"] != pytest.approx(everything["MAP@R"])
+
+
+@pytest.mark.parametrize("method", ["raw_vthm", "proxy_anchor", "ranked_list_multilevel", "dreml"])
+def test_vectors_under_the_protocol_for_them(method: str, tmp_path: Path) -> None:
+    data = vectors_file(tmp_path / "vectors.npz", classes=40)
+    settings = {"steps": 5, "validate_every": 5}
+    result = train(method, data, protocol="features", out=tmp_path / "run", settings=settings, device="cpu")
+    chance = 7 / 159
+    assert result.scores["R@1"] > 5 * chance
+    assert Embedder.load(tmp_path / "run").preprocessing is None
+
+
+def test_a_memory_of_earlier_batches(tmp_path: Path) -> None:
+    result = train("contrastive", pictures(), protocol=PROTOCOL, out=tmp_path / "run", settings={"memory": 48}, device="cpu")
+    assert result.scores["R@1"] > 0.5
+
+
+def test_the_seed_decides_everything(tmp_path: Path) -> None:
+    seeds = {"a": 0, "b": 0, "c": 1}
+    runs = [train("raw", pictures(noise=150), protocol=PROTOCOL, out=tmp_path / out, seed=seeds[out], device="cpu") for out in seeds]
+    first, same, other = ((run.folder / "embedder" / "model.safetensors").read_bytes() for run in runs)
+    assert first == same
+    assert first != other
+    splits = [held(run.folder, "split.json") for run in runs]
+    assert splits[0] == splits[1] == splits[2]  # the test classes are the data set's, not the seed's
+
+
+def test_images_that_cannot_be_decoded_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIKEWISE_CACHE", str(tmp_path / "cache"))
+    data = pictures(classes=8)
+    for number, label in enumerate(data.labels.tolist()):
+        folder = tmp_path / "images" / f"class {label}"
+        folder.mkdir(parents=True, exist_ok=True)
+        assert isinstance(data.items, Pixels)
+        Image.fromarray(data.items.array[number]).save(folder / f"{number}.png")
+    files = read(tmp_path / "images")
+    assert isinstance(files.items, Files)
+    broken = files.items.paths[split(files, seed=0).train[0]]
+    broken.write_bytes(b"not an image")
+    result = train("raw", tmp_path / "images", protocol=PROTOCOL, out=tmp_path / "run", settings={"side": 16}, device="cpu")
+    assert any("1 images could not be decoded and were left out" in note and broken.name in note for note in result.notes)
+    assert broken.name in (tmp_path / "run" / "README.md").read_text()
