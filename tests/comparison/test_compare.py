@@ -126,6 +126,19 @@ def test_a_method_that_fails_is_noted_and_the_others_are_compared(tmp_path: Path
     assert "only 8 training classes have enough images" in found.notes[0]
 
 
+def test_tuning_that_fails_leaves_the_values_of_the_file_and_a_note(tmp_path: Path) -> None:
+    """Eight classes of two are a batch; a fold has only four classes."""
+    hungry = replace(load_method("raw_vthm"), name="hungry", title="Hungry", sampler=Named("group", {"num_images": 2}))
+    found = tiny_compare(tmp_path / "out", methods=["contrastive", hungry], trials=2, seeds=1)
+    contrastive, failed = found.methods[:2]
+    assert contrastive.settings
+    assert failed.settings == {}
+    assert [trial.state for trial in failed.trials] == ["failed", "failed"]
+    assert any(note.startswith("Hungry: tuning failed with every set of values") and "classes" in note for note in found.notes)
+    with pytest.raises(ValueError, match=r"8 training classes and a fold of tuning has fewer of them: .*batch"):
+        tiny_compare(tmp_path / "alone", methods=[hungry], trials=2, seeds=1)
+
+
 def test_vectors_are_compared_under_their_own_protocol(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     labels = np.repeat(np.arange(12), 6)

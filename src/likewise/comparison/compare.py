@@ -63,7 +63,7 @@ def compare(
     data: what `likewise.data.readers.read` takes, a Dataset, or several, over which ranks are averaged.
     protocol: None: the one that suits the data.  settings: values of its fields that differ, by name.
     trials, folds, seeds: of tuning and of the final trainings; None: the protocol's.
-    sweeps: {"dim": [64, 128]} or {"batch": [...]}: the final trainings again with each of these.
+    sweeps: {"dim": [64, 128]} or {"batch": [...]}: the final trainings again with each of these, and the values chosen without.
     jobs: pieces at once on this machine; None: one a core, or one on a GPU.  ray: "local" or a cluster's address instead.
     out: the folder; a comparison that is there already goes on, or is only read if it is finished.  store: a PostgreSQL address.
     """

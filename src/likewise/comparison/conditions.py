@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from likewise.comparison.pieces import UNTRAINED
 from likewise.comparison.plan import NO_METHOD, SWEEPABLE, Plan, Source
@@ -20,6 +21,7 @@ from likewise.door import known_name
 from likewise.methods import METHODS, Method, load_method
 from likewise.protocols import PROTOCOLS, Protocol, load_protocol
 from likewise.training.devices import checked_device
+from likewise.training.feeds import make_sampler
 from likewise.training.train import SPLIT_SEED, checked_weights, file_digest
 
 # One or two of each of the papers' families, those that a first look should have.
@@ -127,10 +129,11 @@ def make_plan(
     sources = []
     for name, dataset in datasets.items():
         parts = split(dataset, seed=SPLIT_SEED)
-        if trials:
-            folds(dataset, parts.train, k=num_folds, seed=SPLIT_SEED)  # raises where there are too few classes
-        if np.unique(dataset.labels[parts.train], return_counts=True)[1].max() < 2:
+        labels = dataset.labels[parts.train]
+        if np.unique(labels, return_counts=True)[1].max() < 2:
             raise ValueError(f"{name}: every training class has a single image: metric learning needs at least two images of a class")
+        sides = [dataset.labels[fold.train] for fold in folds(dataset, parts.train, k=num_folds, seed=SPLIT_SEED)] if trials else []
+        _check_batches(name, found, conditions, [labels, *sides])
         sources.append(Source(name, specs[name], parts.to_json()))
     return Plan(
         data=tuple(sources),
@@ -144,6 +147,20 @@ def make_plan(
         device="cuda" if checked_device(device).startswith("cuda") else "cpu",
         sets={method.name: draw_sets(method, trials=trials) for method in found} if trials else {},
     )
+
+
+def _check_batches(name: str, methods: Sequence[Method], protocol: Protocol, trained_on: Sequence[npt.NDArray[np.int64]]) -> None:
+    """Refuses what leaves no method a batch to train on, as a data set of few classes does. A single such method is noted later."""
+    faults = []
+    for method in methods:
+        try:
+            for labels in trained_on:
+                make_sampler(method, protocol, np.unique(labels, return_inverse=True)[1].astype(np.int64), seed=0)
+        except ValueError as fault:
+            faults.append(fault)
+    if len(faults) == len(methods):
+        during = " and a fold of tuning has fewer of them" if len(trained_on) > 1 else ""
+        raise ValueError(f"{name} has {len(np.unique(trained_on[0]))} training classes{during}: {faults[0]}")
 
 
 def difference(stored: Plan, asked: Plan) -> str | None:

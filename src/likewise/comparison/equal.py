@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from likewise.comparison.plan import Plan
-from likewise.data.dataset import Dataset
 
 PACKAGES = ("likewise", "torch", "numpy", "scipy", "scikit-learn", "optuna")
 
 
-def equal_conditions(plan: Plan, datasets: Mapping[str, Dataset], weights: Path | None) -> dict[str, str]:
+def equal_conditions(plan: Plan, weights: Path | None) -> dict[str, str]:
     protocol = plan.protocol
     parts = []
     for source in plan.data:

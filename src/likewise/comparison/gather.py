@@ -12,10 +12,11 @@ import numpy as np
 from likewise.comparison.equal import equal_conditions, versions
 from likewise.comparison.pieces import BY, Piece
 from likewise.comparison.plan import Progress, apart
+from likewise.comparison.queries import unpack_queries
 from likewise.comparison.results import ComparisonResults, Curve, MethodResult, TestItems, Trial
 from likewise.comparison.statistics import beside_the_best, estimates, rank_test
 from likewise.comparison.store import Found, Row, Store
-from likewise.comparison.work import Context, unpack_queries
+from likewise.comparison.work import Context
 from likewise.configuration import as_table
 from likewise.evaluation.retrieval import PerQuery
 from likewise.methods import Method, at
@@ -52,6 +53,10 @@ class Gatherer:
             split = self.context.split(source.name)
             self.notes += [*self.context.datasets[source.name].notes, *split.notes]
         record = [asdict(opening) for source in plan.data for opening in self.context.split(source.name).test.record]
+        before, now = self.about["versions"], versions()
+        changed = [f"{name} {before[name]}, then {now[name]}" for name in now if before.get(name) not in (None, now[name])]
+        if changed:
+            self.notes.append(f"not all of it ran with the same versions: {'; '.join(changed)}")
         refused = sum(opening["event"] == "refused" for opening in record)
         if refused:
             self.notes.append(f"{refused} requests for the test classes were refused: see the record")
@@ -60,14 +65,14 @@ class Gatherer:
             command=self.about["command"],
             created=self.about["created"],
             protocol=as_table(plan.protocol),
-            equal=equal_conditions(plan, self.context.datasets, self.context.weights),
+            equal=equal_conditions(plan, self.context.weights),
             num_seeds=plan.seeds,
             num_trials=plan.trials,
             num_folds=plan.folds if plan.trials else 0,
             methods=tuple(methods),
             items=items,
             guard_record=tuple(record),
-            versions=versions(),
+            versions=now,
             notes=tuple(dict.fromkeys(self.notes)),
             average_ranks=ranks[0],
             critical_difference=ranks[1],
@@ -121,6 +126,10 @@ class Gatherer:
         if unmatched:
             self.notes.append(f"{data}: {unmatched:,} test items are the only ones of their class: they are left out of the means")
         chosen = self.progress.choice(data, method.name)
+        if chosen is None and method.name in self.plan.sets:
+            self.notes.append(
+                f"{method.title}: tuning failed with every set of values, so it has those of its file: {self._tuning_fault(data, method)}"
+            )
         settings = {} if chosen is None else self.plan.sets[method.name][chosen]
         curves = [_curve(seed, found.result["rows"]) for seed, found in enumerate(trainings) if found.result["rows"]]
         if chosen is not None and curves and not point:
@@ -156,6 +165,10 @@ class Gatherer:
             for fold in range(len(folds)):
                 self._found(Piece("trial", data, "", method, number, fold))
         return found
+
+    def _tuning_fault(self, data: str, method: Method) -> str:
+        rows = (self.progress.rows[piece.key] for piece in self.progress.trial_pieces(data, method.name))
+        return next(row.failure for row in rows if row.failure is not None)
 
     def _with_validation(self, curve: Curve, data: str, method: str, number: int) -> Curve:
         """The chosen values' scores on the held-out classes of the folds, averaged: the final trainings hold nothing out."""

@@ -20,6 +20,7 @@ from likewise.comparison.store import Store, masked, sqlite_url, use_write_ahead
 MARK = "comparison.json"  # names the comparison in its folder
 DATABASE = "comparison.sqlite"
 LOCK = ".lock"
+BEGUN = (LOCK, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{MARK}.part")  # what a kill at the very start leaves
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def open_home(folder: Path, plan: Plan, *, store: str | None, command: str) -> t
     with FileLock(folder / LOCK):
         home = home_of(folder, store=store)
         if home is None:
-            if any(path.name not in (LOCK, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm") for path in folder.iterdir()):
+            if any(path.name not in BEGUN for path in folder.iterdir()):
                 raise ValueError(f"{folder} holds other things than a comparison: give --out a new or empty folder")
             url = sqlite_url(folder / DATABASE) if store is None else store
             use_write_ahead_log(url)

@@ -15,7 +15,7 @@ from likewise.comparison.plan import Progress
 from likewise.comparison.store import Found, Store
 from likewise.comparison.worker import Orders, work
 
-WATCH = 0.2  # seconds between two looks at the workers
+WATCH = 0.5  # seconds between two looks at the workers
 DEATHS = 3  # of workers on one piece, after which the piece has failed
 
 OnProgress = Callable[[Progress], None]
@@ -79,7 +79,7 @@ class LocalRunner:
         mine = [row for row in claims if (Owner.of(row.owner).host, Owner.of(row.owner).pid) == (this_host(), worker.pid)]
         self._idle_deaths += not mine
         if self._idle_deaths >= DEATHS:
-            raise RuntimeError(f"workers cannot start (exit code {worker.returncode}): {self._last_words()}")
+            raise ChildProcessError(f"workers cannot start (exit code {worker.returncode}): {self._last_words()}")
         for row in mine:
             deaths[row.piece.key] = deaths.get(row.piece.key, 0) + 1
             if deaths[row.piece.key] >= DEATHS:

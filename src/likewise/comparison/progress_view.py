@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from likewise.comparison.owner import Owner
 from likewise.comparison.pieces import COST, KINDS, Kind, Piece
 from likewise.comparison.plan import Plan, Progress
 from likewise.comparison.store import Row
+from likewise.data.doctor import count_of
 
 STAGES: dict[Kind, str] = {"trial": "tuning", "final": "training", "score": "test scores", "items": "pictures"}
 PLAIN = 30.0  # seconds between two lines where nobody watches a bar
@@ -119,11 +121,13 @@ def status_view(folder: Path, *, store: str | None) -> RenderableType:
     if best_so_far(progress):
         lines.append(best_so_far(progress))
     under_way = [row for row in rows.values() if row.finished is None]
-    failed = [row for row in rows.values() if row.failure is not None]
+    failed = Counter((row.piece.method, row.failure) for row in rows.values() if row.failure is not None)
     texts = [Text.from_markup(line) if line.startswith("[bold]") else Text(line) for line in lines]
     views: list[RenderableType] = [*texts, _by_method(progress)]
     views += [Text(_in_words(row)) for row in under_way]
-    views += [Text(f"failed: {row.piece.run}: {row.failure}", style="red") for row in failed]
+    views += [
+        Text(f"failed: {method}, {count_of(times, 'piece', 'pieces')}: {said}", style="red") for (method, said), times in failed.items()
+    ]
     if not progress.is_complete and not any(not Owner.of(row.owner).is_gone for row in under_way):
         views.append(Text("nobody works on it now: the same command goes on", style="yellow"))
     return Group(*views)

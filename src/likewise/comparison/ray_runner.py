@@ -31,6 +31,7 @@ _workshops: dict[str, Workshop] = {}  # of a Ray worker's process, which serves 
 class RayRunner:
     """`address`: "local" for a cluster of this machine alone, started here, or that of a running cluster.
 
+    A session with Ray that this process has already is used as it is.
     jobs: pieces at once; None: as many as the cluster takes.  gpu_share: what part of a GPU a piece takes, where it uses one.
     """
 
@@ -41,12 +42,13 @@ class RayRunner:
             raise ValueError("--ray needs Ray, which is not installed: pip install 'likewise[cluster]', or leave --ray out") from fault
         if not 0 < gpu_share <= 1:
             raise ValueError(f"--gpu-share is {gpu_share}: expected a part of a GPU above 0, such as 0.5, or 1 for a whole one")
-        options: dict[str, Any] = {"logging_level": "error", "log_to_driver": False, "ignore_reinit_error": True}
+        options: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
+        self._own = not ray.is_initialized()
         try:
-            _knock(address)
-            if address == LOCAL:
+            if self._own and address == LOCAL:
                 ray.init(address="local", num_cpus=jobs, include_dashboard=False, **options)
-            else:
+            elif self._own:
+                _knock(address)
                 ray.init(address=address, **options)
         except (OSError, ValueError) as fault:
             raise ValueError(f"--ray {address}: no Ray cluster answers there ({fault}); --ray local starts one here") from fault
@@ -91,7 +93,8 @@ class RayRunner:
             store.close()
 
     def close(self) -> None:
-        self._ray.shutdown()
+        if self._own:
+            self._ray.shutdown()
 
     def _found(self, task: ObjectRef[Found]) -> Found:
         try:

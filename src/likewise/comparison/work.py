@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -18,18 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from likewise.comparison.network_file import load_network, save_network, write_whole
 from likewise.comparison.pieces import BY, UNTRAINED, Piece
 from likewise.comparison.plan import Plan, Progress
+from likewise.comparison.queries import halves_of, pack_queries, scores_on_test
 from likewise.comparison.store import Found
 from likewise.comparison.thumbnails import write_thumbnails
-from likewise.configuration import as_table, from_table
 from likewise.data.dataset import Dataset, Files
 from likewise.data.guard import TestGuard, TestKey, TestPart
 from likewise.data.splits import Split, folds
-from likewise.evaluation.evaluate import CLUSTERING_METRICS, evaluate
-from likewise.evaluation.retrieval import RETRIEVAL_METRICS, PerQuery, per_query
-from likewise.models.network import Network, NetworkSpec, make_network
-from likewise.protocols import Protocol
+from likewise.models.network import make_network
 from likewise.training.feeds import Feed, make_feed
 from likewise.training.fit import fit
 from likewise.training.loop import network_spec
@@ -111,7 +107,7 @@ class Workshop:
                     result = {"rows": found.rows, "training_seconds": found.seconds, "peak_bytes": found.peak_bytes}
         with watch.measures("saving"):
             path = self.context.folder / "networks" / f"{file_name(piece)}.safetensors"
-            result |= {"network": path.name, "digest": _save(network, path), "skipped": [str(problem) for problem in feed.skipped]}
+            result |= {"network": path.name, "digest": save_network(network, path), "skipped": [str(problem) for problem in feed.skipped]}
         return Found(result)
 
     def _score(self, piece: Piece, progress: Progress, watch: _Watch) -> Found:
@@ -120,7 +116,7 @@ class Workshop:
         part, feed = self._test_feed(piece, progress, watch, also=file_digest(path) if path.is_file() else "")
         protocol = self.plan.at_point(piece.point)
         with watch.measures("evaluation"):
-            network = _load(path).to(self.context.device)
+            network = load_network(path).to(self.context.device)
             embeddings = embed_feed(network, feed, protocol, device=self.context.device)
             vectors = torch.where(embeddings > 0, 1.0, -1.0) if network.spec.binary else embeddings
             scores, queries = scores_on_test(vectors, feed, part, protocol)
@@ -128,7 +124,9 @@ class Workshop:
         if piece.number == 0:
             with watch.measures("saving"):
                 kept = self.context.folder / "embeddings" / f"{file_name(piece)}.npy"
-                _write(kept, _npy(vectors.cpu().numpy().astype(np.float16)))
+                held = io.BytesIO()
+                np.save(held, vectors.cpu().numpy().astype(np.float16))
+                write_whole(kept, held.getvalue())
                 result["embeddings"] = kept.name
         return Found(result, score=scores[BY], arrays=pack_queries(queries))
 
@@ -138,7 +136,7 @@ class Workshop:
         indices = part.indices[feed.indices]
         with watch.measures("saving"):
             thumbnails = write_thumbnails(feed, self.context.folder / "items" / f"{file_name(piece)}.npy")
-            halves = {name: None if found is None else found.tolist() for name, found in _halves(part, indices).items()}
+            halves = {name: None if found is None else found.tolist() for name, found in halves_of(part, indices).items()}
         return Found(
             {
                 "labels": feed.labels.tolist(),
@@ -194,101 +192,16 @@ class Workshop:
         return self._test[piece.data]
 
 
-def scores_on_test(vectors: torch.Tensor, feed: Feed, part: TestPart, protocol: Protocol) -> tuple[dict[str, float], PerQuery]:
-    """The protocol's scores of the test embeddings, MAP@R in any case, and each query's."""
-    labels = torch.from_numpy(feed.labels)
-    halves = _halves(part, part.indices[feed.indices])
-    query, gallery = halves["query"], halves["gallery"]
-    searched, searched_labels = (None, None) if gallery is None else (vectors[torch.from_numpy(gallery)], labels[torch.from_numpy(gallery)])
-    if query is not None:
-        vectors, labels = vectors[torch.from_numpy(query)], labels[torch.from_numpy(query)]
-    available = len(vectors) - 1 if searched is None else len(searched)
-    queries = per_query(
-        vectors,
-        labels,
-        gallery=searched,
-        gallery_labels=searched_labels,
-        ks=[k for k in protocol.ks if k <= available] or [1],
-        metrics=[name for name in RETRIEVAL_METRICS if name in protocol.metrics or name == BY],
-    )
-    if not queries.matched.any():
-        raise ValueError("no test image has another one of its class: nothing can be found again; classes need at least two images")
-    scores = {name: float(values[queries.matched].mean()) for name, values in queries.scores.items()}
-    clustering = [name for name in CLUSTERING_METRICS if name in protocol.metrics]
-    if clustering and len(labels.unique()) < len(labels):
-        scores |= evaluate(vectors, labels, metrics=clustering)
-    return scores, PerQuery({name: held.cpu() for name, held in queries.scores.items()}, queries.matched.cpu(), queries.labels.cpu())
-
-
-def pack_queries(queries: PerQuery) -> bytes:
-    """Scores of the queries as bytes; `unpack_queries` reads them."""
-    held = io.BytesIO()
-    arrays: dict[str, Any] = {f"score {name}": values.numpy() for name, values in queries.scores.items()}
-    np.savez_compressed(held, matched=queries.matched.numpy(), labels=queries.labels.numpy(), **arrays)
-    return held.getvalue()
-
-
-def unpack_queries(packed: bytes) -> PerQuery:
-    with np.load(io.BytesIO(packed), allow_pickle=False) as held:
-        scores = {name.removeprefix("score "): torch.from_numpy(held[name]) for name in held.files if name.startswith("score ")}
-        return PerQuery(scores, torch.from_numpy(held["matched"]), torch.from_numpy(held["labels"]))
-
-
 def file_name(piece: Piece) -> str:
     """A name that every file system takes, still readable; the digest tells apart what reads alike."""
     parts = [part for part in (piece.data, piece.point, piece.method, str(piece.number)) if part]
     return f"{re.sub(r'[^A-Za-z0-9_.=-]+', '-', '-'.join(parts))[:80]}-{hashlib.sha256(piece.key.encode()).hexdigest()[:8]}"
 
 
-def _halves(part: TestPart, indices: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.int64] | None]:
-    """Positions of queries and gallery among the items with these indices, where the test part has the two."""
-    return {
-        name: None if half is None else np.flatnonzero(np.isin(indices, half))
-        for name, half in (("query", part.query), ("gallery", part.gallery))
-    }
-
-
 def _names(dataset: Dataset, indices: npt.NDArray[np.int64]) -> list[str]:
     if not isinstance(dataset.items, Files):
         return [f"item {index}" for index in indices.tolist()]
     return ["/".join(dataset.items.paths[index].parts[-2:]).encode(errors="replace").decode() for index in indices.tolist()]
-
-
-def _save(network: Network, path: Path) -> str:
-    """Writes the network with all that is needed to build it again, and gives the file's digest."""
-    from safetensors.torch import save
-
-    tensors = {name: held.detach().cpu().contiguous() for name, held in network.state_dict().items()}
-    content = save(tensors, metadata={"spec": json.dumps(as_table(network.spec))})
-    _write(path, content)
-    return hashlib.sha256(content).hexdigest()
-
-
-def _load(path: Path) -> Network:
-    from safetensors import safe_open
-
-    with safe_open(path, framework="pt") as held:
-        spec = from_table(NetworkSpec, json.loads(held.metadata()["spec"]), where=path.name)
-        network = make_network(spec, seed=0)
-        network.load_state_dict({name: held.get_tensor(name) for name in held.keys()})  # noqa: SIM118  # it is no mapping
-    return network
-
-
-def _npy(array: npt.NDArray[Any]) -> bytes:
-    held = io.BytesIO()
-    np.save(held, array)
-    return held.getvalue()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, whoever else writes the same."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
 
 
 @contextmanager
