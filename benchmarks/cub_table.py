@@ -69,6 +69,7 @@ def main() -> None:
     parser.add_argument("--data", required=True, help="folder of CUB-200-2011, or glyphs to try the script itself")
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--no-graphs", action="store_true", help="compile without CUDA graphs")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--seeds", default="0")
@@ -77,6 +78,7 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     protocol = replace(load_protocol("quick" if given.data == "glyphs" else "cub"), validation=0.0, steps=given.steps)
+    protocol = replace(protocol, compile=True) if given.no_graphs else protocol
     dataset = read("glyphs" if given.data == "glyphs" else f"cub:{given.data}")
     parts = split(dataset, seed=0, record=given.out / "test_openings.jsonl")
     feed = make_feed(parts.train_part(dataset), protocol)

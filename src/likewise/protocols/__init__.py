@@ -49,7 +49,7 @@ class Protocol:
     gamma: float = 0.1
     clip: float = 0.0  # largest norm of the gradient; 0: as it is
     precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"  # auto: bf16 on a GPU, fp32 on a CPU
-    compile: bool | Literal["auto"] = "auto"  # auto: on a GPU
+    compile: bool | Literal["auto"] = "auto"  # the backbone; auto: on a GPU, and there as a CUDA graph
     # choosing and scoring
     validation: float = 0.2  # share of the training classes held out to choose the best step; 0: the last step
     validate_every: int = 100

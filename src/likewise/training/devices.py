@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Iterable
@@ -34,6 +35,8 @@ class Devices:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # fabric's advice on launchers is not the user's concern
             from lightning_fabric import Fabric
+
+            logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
 
             self.fabric = Fabric(
                 accelerator="cpu" if kind == "cpu" else "cuda",

@@ -92,9 +92,13 @@ class Training:
             gather=devices.num_ranks > 1,
         ).to(self.device)
         self.optimizer = devices.setup(make_optimizer(method, protocol, self.network, self.objectives, pretrained=weights is not None))
-        if self.device.type == "cuda" if protocol.compile == "auto" else protocol.compile:
+        # A CUDA graph launches the backbone's some 400 kernels at once, which the CPU cannot do as fast as the GPU runs them. It overwrites
+        # the gradients of its last run, so nothing may go backward twice a step.
+        auto_on_gpu = protocol.compile == "auto" and self.device.type == "cuda"
+        self.graphs = auto_on_gpu and micro_batch is None and len(self.network.members) == 1
+        if auto_on_gpu or protocol.compile is True:
             for member in self.network.members:  # the head stays as it is: one compilation then serves many methods
-                member.backbone.compile(dynamic=False)  # type: ignore[union-attr]
+                member.backbone.compile(dynamic=False, mode="reduce-overhead" if self.graphs else None)  # type: ignore[union-attr]
         self.step = 0
         self.epoch, self.step_of_epoch = 0, 0
         self.rows: list[Row] = []
@@ -211,6 +215,8 @@ class Training:
         member = self.network.members[number]
 
         def embed(share: Tensor) -> tuple[Tensor, ...]:
+            if self.graphs:
+                torch.compiler.cudagraph_mark_step_begin()
             with self.devices.autocast():
                 found: tuple[Tensor, ...] = member(share)
             return found
