@@ -172,7 +172,7 @@ def test_faults_are_told_in_words(npz: Path, birds: tuple[np.ndarray, np.ndarray
     assert "--ks is '1,x'" in fault(npz, "--ks", "1,x")
     assert "speed" in fault(npz, "--metrics", "R@K,speed")
     assert "R@60 asks for 60 neighbours" in fault(npz, "--ks", "60")
-    assert "--device is 'tpu'" in fault(npz, "--device", "tpu")
+    assert "device is 'tpu'" in fault(npz, "--device", "tpu")
     assert "no array 'labels', it holds embeddings, classes" in fault(saved(tmp_path, embeddings=rows, classes=labels))
     assert "no array 'gallery_labels'" in fault(saved(tmp_path, embeddings=rows, labels=labels, gallery=rows))
     assert "60 embeddings but labels of shape (59,)" in fault(saved(tmp_path, embeddings=rows, labels=labels[1:]))

@@ -19,7 +19,7 @@ from likewise.methods import Method
 from tests.training.tiny import PROTOCOL, method, pictures, training
 
 # Plain SGD: Adam would blow the rounding of small gradients up to whole steps. Batch norm that moves sees each rank's share.
-CONDITIONS = replace(PROTOCOL, frozen_batch_norm=True, optimizer="sgd", momentum=0.5, steps=4, clip=0.5, validate_every=2)
+CONDITIONS = replace(PROTOCOL, frozen_batch_norm=True, optimizer="sgd", momentum=0.5, steps=4, validate_every=2)
 METHODS: dict[str, Method] = {
     "rows": method("raw_vthm"),
     "proxies": method("proxy_anchor"),
@@ -29,12 +29,15 @@ METHODS: dict[str, Method] = {
     "hard classes": method("raw", sampler__name="hard_classes", sampler__share_known=0.1),
     "boundaries": method("margin", mining__name="all"),
 }
-HARD_CLASSES_STEPS = 14  # two epochs: the means of the first choose the batches of the second
+UNDER = {  # another condition
+    "hard classes": {"steps": 14},  # two epochs: the means of the first choose the batches of the second
+    "boundaries": {"clip": 0.01},
+}
 
 
 def trained(name: str, micro_batch: int | None) -> dict[str, Any]:
     """Weights, proxies, log and best step of a case."""
-    protocol = replace(CONDITIONS, steps=HARD_CLASSES_STEPS) if name == "hard classes" else CONDITIONS
+    protocol = replace(CONDITIONS, **UNDER.get(name, {}))  # type: ignore[arg-type]
     found = training(METHODS[name], protocol, held_out=pictures(classes=4, seed=1), micro_batch=micro_batch)
     assert found.run()
     rows = [{key: value for key, value in row.items() if "second" not in key} for row in found.rows]

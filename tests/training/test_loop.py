@@ -1,0 +1,119 @@
+"""The loop: what it draws, in what order it sees the data, and whom it tells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from likewise.training.feeds import make_feed
+from likewise.training.fit import fit
+from likewise.training.loop import Listener, Row
+
+from .tiny import HELD_OUT, PROTOCOL, assert_equal_weights, method, pictures, training
+
+
+def seeds_of_steps(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What each step's draws begin with."""
+    found = training(method("margin"), seed=seed)
+    own, seen = found.objectives.forward, []
+
+    def watched(*given: Any) -> Any:
+        seen.append(torch.initial_seed())
+        return own(*given)
+
+    monkeypatch.setattr(found.objectives, "forward", watched)
+    found.run()
+    return seen
+
+
+def test_miners_draw_anew_in_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (seeds_of_steps(seed, monkeypatch) for seed in (0, 1))
+    assert len({*first, *second}) == 2 * PROTOCOL.steps
+    assert seeds_of_steps(0, monkeypatch) == first
+
+
+def test_the_callers_random_state_stays_as_it_is() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    training(method("margin")).run()
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_every_item_is_seen_in_an_epoch() -> None:
+    found = training(method("proxy_nca"), replace(PROTOCOL, steps=12))
+    seen = []
+    stream = found._stream()
+    for _ in range(len(found.sampler)):
+        _, labels, positions = next(stream)
+        assert torch.equal(labels, torch.from_numpy(found.feed.codes())[positions])
+        seen += positions.tolist()
+    assert sorted(seen) == list(range(len(found.feed)))
+
+
+class Heard(Listener):
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.rows: list[Row] = []
+        self.saved: list[int] = []
+
+    def step(self, step: int) -> None:
+        self.steps.append(step)
+
+    def row(self, row: Row) -> None:
+        self.rows.append(row)
+
+    def wants_checkpoint(self, step: int) -> bool:
+        return step % 2 == 0
+
+    def save(self, state: dict[str, Any]) -> None:
+        self.saved.append(state["step"])
+
+
+def test_a_listener_hears_every_step_and_row() -> None:
+    heard = Heard()
+    found = training(method("raw"), replace(PROTOCOL, steps=150, batch=8))
+    assert found.run(heard)
+    assert heard.steps == list(range(1, 151))
+    assert [row["step"] for row in heard.rows] == list(range(3, 151, 3))  # about fifty
+    assert heard.saved == list(range(2, 150, 2))  # none at the end: the scores follow
+    assert heard.rows == found.rows
+
+
+def test_the_logged_loss_is_the_mean_since_the_row_before() -> None:
+    """Three rows of one step each against one row of three steps."""
+    every_step = training(method("raw"), replace(PROTOCOL, steps=100, batch=8, schedule="constant"))
+    every_third = training(method("raw"), replace(PROTOCOL, steps=150, batch=8, schedule="constant"))
+    rows = [[], []]  # type: ignore[var-annotated]
+    for place, found in enumerate((every_step, every_third)):
+        found.run()
+        rows[place] = [row["loss"] for row in found.rows]
+    assert [row["step"] for row in every_step.rows[:3]] == [2, 4, 6]
+    assert (rows[0][0] + rows[0][1] + rows[0][2]) / 3 == pytest.approx((rows[1][0] + rows[1][1]) / 2, rel=1e-5)
+
+
+def test_fit_is_a_training_in_memory() -> None:
+    steps: list[int] = []
+    feed, validation = (make_feed(pictures(seed=seed), HELD_OUT, progress=False) for seed in (0, 1))
+    found = fit(method("raw"), HELD_OUT, feed, seed=0, validation=validation, device="cpu", on_step=steps.append)
+    assert steps == [1, 2, 3, 4, 5, 6]
+    whole = training(method("raw"), HELD_OUT, held_out=pictures(seed=1))
+    whole.run()
+    assert_equal_weights(found.network.state_dict(), whole.network.state_dict())
+    assert (found.best_step, found.validation) == (whole.best_step, whole.best)
+    assert found.peak_bytes > 2**20
+    last = fit(method("raw"), HELD_OUT, feed, seed=0, device="cpu")
+    assert (last.best_step, last.validation) == (6, None)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+def test_precisions_of_a_cpu(precision: str) -> None:
+    found = training(method("raw"), replace(PROTOCOL, precision=precision))  # type: ignore[arg-type]
+    kinds: set[torch.dtype] = set()
+    found.network.members[0].backbone.high[0].register_forward_hook(lambda module, given, output: kinds.add(output.dtype))  # type: ignore[index,union-attr]
+    assert found.run()
+    assert kinds == {torch.bfloat16 if precision == "bf16" else torch.float32}
+    assert all(parameter.dtype == torch.float32 for parameter in found.network.parameters())
