@@ -93,10 +93,8 @@ def test_two_workers_one_killed(finished: ComparisonResults, tmp_path: Path) -> 
     assert not [child for child in psutil.Process().children() if "likewise.comparison.worker" in child.cmdline()]
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_interrupted(tmp_path: Path, jobs: int) -> None:
-    """Ctrl-C: what is finished stays, it is said how to go on, nothing is left running or claimed for long."""
-    out = tmp_path / "out"
+def started(out: Path, jobs: int) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
+    """The command, at work, and its workers; in a process group of its own, as from a terminal."""
     words = ["compare", DATA, "--methods", "contrastive", "--seeds", "200", "--jobs", str(jobs), "--out", str(out), "--device", "cpu"]
     words += ["--set", "steps=2", "--set", "batch=16", "--set", "dim=8"]
     process = subprocess.Popen(
@@ -105,10 +103,24 @@ def test_interrupted(tmp_path: Path, jobs: int) -> None:
     while finished_pieces(out) == 0:
         assert process.poll() is None
         time.sleep(0.1)
-    workers = psutil.Process(process.pid).children()
+    return process, psutil.Process(process.pid).children()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_interrupted(tmp_path: Path, jobs: int) -> None:
+    """Ctrl-C: what is finished stays, it is said how to go on, and nothing is left running."""
+    process, workers = started(tmp_path / "out", jobs)
+    assert len(workers) == (0 if jobs == 1 else jobs)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "the same command goes on from there" in said
     assert "Traceback" not in said
-    assert not [worker for worker in workers if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE]
+    assert not psutil.wait_procs(workers, timeout=10)[1]
+
+
+def test_workers_end_with_a_killed_comparison(tmp_path: Path) -> None:
+    process, workers = started(tmp_path / "out", 2)
+    process.kill()
+    process.communicate()
+    assert not psutil.wait_procs(workers, timeout=30)[1]

@@ -128,7 +128,8 @@ def _runner(jobs: int | None, *, ray: str | None, device: str, gpu_share: float)
 
         return RayRunner(ray, jobs=jobs, device=device, gpu_share=gpu_share)
     if jobs is None:
-        jobs = 1 if device.startswith("cuda") else len(os.sched_getaffinity(0))
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        jobs = 1 if device.startswith("cuda") else cores
     return LocalRunner(jobs)
 
 
