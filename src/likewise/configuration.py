@@ -76,7 +76,7 @@ def converted(value: Any, hint: Any, where: str) -> Any:
         return {str(key): converted(entry, arguments[1], f"{where}.{key}") for key, entry in value.items()}
     if is_dataclass(hint) and isinstance(value, Mapping):
         return from_table(hint, value, where=where)  # type: ignore[arg-type]
-    if is_dataclass(hint) and isinstance(value, hint):
+    if is_dataclass(hint) and isinstance(value, hint):  # type: ignore[arg-type]
         return value
     if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
@@ -146,7 +146,7 @@ def _named(value: Any, where: str) -> Named:
 
 
 def _one_of(value: Any, hints: tuple[Any, ...], where: str) -> Any:
-    if value is None and type(None) in hints:
+    if type(None) in hints and (value is None or value == "none"):  # TOML has no null
         return None
     faults = []
     for hint in hints:

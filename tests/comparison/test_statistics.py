@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from likewise.comparison.statistics import beside_the_best, estimates, holm, mean_over_seeds, rank_test, seed_test
+from likewise.comparison.statistics import beside_the_best, estimates, holm, mean_over_seeds, pooled_deviation, rank_test, seed_test
 from likewise.evaluation.retrieval import PerQuery
 from likewise.evaluation.uncertainty import bootstrap
 
@@ -139,7 +139,13 @@ def test_restless_seeds_are_noise_whatever_the_classes_say() -> None:
 
 
 def test_seed_test() -> None:
-    assert seed_test([0.5], [0.4]) == 0.0
-    assert seed_test([0.5, 0.5], [0.5, 0.5]) == 1.0
-    assert seed_test([0.5, 0.5], [0.4, 0.4]) == 0.0
-    assert seed_test([0.5, 0.6], [0.4, 0.1]) == pytest.approx(stats.ttest_ind([0.5, 0.6], [0.4, 0.1], equal_var=False).pvalue)
+    assert seed_test([0.5], [0.4], noise=0.0, freedom=0) == 0.0  # one seed says nothing
+    assert seed_test([0.5, 0.5], [0.5, 0.5], noise=0.0, freedom=2) == 1.0
+    assert seed_test([0.5, 0.5], [0.4, 0.4], noise=0.0, freedom=2) == 0.0
+    two = [0.5, 0.6], [0.4, 0.1]
+    noise, freedom = pooled_deviation(two)
+    assert freedom == 2
+    assert seed_test(*two, noise=noise, freedom=freedom) == pytest.approx(stats.ttest_ind(*two, equal_var=True).pvalue)
+    three = [[0.5, 0.52, 0.49], [0.4, 0.41, 0.43], [0.1, 0.12, 0.13]]
+    within = sum(np.var(own) * 3 for own in three) / 6  # the residual mean square of a one-way analysis of variance
+    assert pooled_deviation(three) == (pytest.approx(within**0.5), 6)

@@ -99,7 +99,7 @@ def compare(
             _record_tuning(home, gatherer.progress)
             results = gatherer.results()
             watch.lap("statistics", times=runner.jobs)
-    return replace(results, time_spent=results.time_spent | watch.seconds, jobs=runner.jobs, folder=folder)
+    return replace(results, time_spent=results.time_spent | watch.seconds, jobs=runner.jobs, folder=folder, used=tuple(plan.methods))
 
 
 def default_folder(plan: Plan) -> Path:

@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from likewise.methods import Method
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -99,3 +101,4 @@ class ComparisonResults:
     time_spent: dict[str, float] = field(default_factory=dict)  # seconds by kind of work, all jobs together
     jobs: int = 1  # pieces at once
     folder: Path | None = None  # where the comparison lives
+    used: tuple[Method, ...] = ()  # the methods as they were before tuning

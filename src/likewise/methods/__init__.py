@@ -21,6 +21,8 @@ METHODS: tuple[str, ...] = tuple(sorted(path.stem for path in FOLDER.glob("*.tom
 HeadKind = Literal["linear", "layer_norm", "mlp", "rll", "none"]
 Level = Literal["low", "mid", "high"]
 
+OF_FIELD: dict[str, Mapping[str, Any]] = {"loss": LOSSES, "mining": MINERS, "sampler": SAMPLERS}
+
 # What a protocol's batch and the sampler's own settings make of the sampler: see likewise.training.feeds.
 FROM_BATCH = {"num_classes", "batch_size", "seed", "rank", "num_ranks", "labels"}
 
@@ -90,7 +92,9 @@ class Method:
 
     def for_protocol(self, protocol: str) -> Method:
         """The method with its paper's own settings under this protocol, where it has any."""
-        return replace(with_settings(self, self.under.get(protocol, {})), under={})
+        changed = with_settings(self, self.under.get(protocol, {}))
+        search = {name: values for name, values in self.search.items() if _has(changed, name)}  # another sampler has other settings
+        return replace(changed, under={}, search=search)
 
 
 def load_method(name: str | Path | Method) -> Method:
@@ -108,9 +112,10 @@ def load_method(name: str | Path | Method) -> Method:
 def at(method: Method, name: str) -> Any:
     """What stands at a dotted name; a setting of the loss that the file leaves out has the loss's default."""
     held: Any = method
-    for part in name.split("."):
+    parts = name.split(".")
+    for part in parts:
         if isinstance(held, Named):
-            accepted = _accepted(LOSSES | MINERS | SAMPLERS, held.name)
+            accepted = inspect.signature(OF_FIELD[parts[0]][held.name]).parameters
             known_name(f"setting of {held.name}", part, accepted)
             held = held.settings.get(part, accepted[part].default)
         elif hasattr(held, part):
@@ -122,11 +127,18 @@ def at(method: Method, name: str) -> Any:
 
 @lru_cache(maxsize=256)
 def _read(path: Path) -> Method:
-    return from_table(Method, {"name": path.stem, **read_toml(path)}, where=f"method file {path.name}")
+    method = from_table(Method, {"name": path.stem, **read_toml(path)}, where=f"method file {path.name}")
+    for name in method.search:
+        at(method, name)
+    return method
 
 
-def _accepted(registry: Mapping[str, Any], name: str) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(registry[name]).parameters
+def _has(method: Method, name: str) -> bool:
+    try:
+        at(method, name)
+    except ValueError:
+        return False
+    return True
 
 
 def _check(kind: str, named: Named, made_by: Any, *, without: set[str] = frozenset()) -> None:  # type: ignore[assignment]

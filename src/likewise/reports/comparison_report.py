@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from likewise.comparison.results import ComparisonResults
 from likewise.configuration import with_settings
-from likewise.methods import METHODS, Method, load_method
+from likewise.methods import METHODS, load_method
 from likewise.reports.board import board_of, datasets_of
 from likewise.reports.drawing import method_lines, write_whole
 from likewise.reports.page import Shared, report_page
@@ -26,11 +25,10 @@ from likewise.reports.pictures import (
 from likewise.reports.tables import csv_table, latex_table, markdown_table
 
 
-def write_report(results: ComparisonResults, folder: Path, *, methods: Sequence[Method] = ()) -> Path:
+def write_report(results: ComparisonResults, folder: Path) -> Path:
     """Writes report.html, leaderboard.csv, .md and .tex and plots/ into the folder; gives the path of report.html.
 
-    The same results give the same report.html, byte for byte. `methods` are those that come from no file of ours, for their weight
-    curves; of the others the file is read and the tuned values set.
+    The same results give the same report.html, byte for byte.
     """
     if not results.methods:
         raise ValueError("the comparison has no results to report: expected at least one finished method; run it to the end first")
@@ -38,7 +36,7 @@ def write_report(results: ComparisonResults, folder: Path, *, methods: Sequence[
     lines = method_lines(list(titles))
     boards = [board_of(results, dataset) for dataset in datasets_of(results)]
     curves: dict[str, PairCurves | str] = {}
-    own = {method.name: method for method in methods}
+    own = {method.name: method for method in results.used}
     for name in titles:
         if name in own or name in METHODS:
             settings = next(result.settings for result in results.methods if result.name == name)

@@ -19,8 +19,8 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """The protocol's optimiser over four kinds of parameters: backbone, new layers, proxies, and the loss's own.
 
-    Each group's rate is the protocol's times the method's multiple. A backbone that is not pretrained is as new as the head: both have
-    the protocol's rate, and proxies keep their ratio to the head. Norms, biases and other vectors do not decay, nor do the
+    Each group's rate is the protocol's times the method's multiple. Where the backbone is not pretrained everything is new, and
+    learns at the protocol's rate. Norms, biases and other vectors do not decay, nor do the
     loss's own parameters. A group knows its `base` rate and whether it is `new`.
     """
     backbone: list[nn.Parameter] = []
@@ -30,12 +30,11 @@ def make_optimizer(
             (backbone if ".backbone." in f".{name}" else head).append(parameter)
     proxies, own = objectives.groups()
     rates, decay = method.rates, protocol.weight_decay
-    to_head = 1.0 if pretrained else rates.head
     groups = [
         *_groups(backbone, rate=1.0, decay=decay, new=False),
-        *_groups(head, rate=rates.head / to_head, decay=decay, new=True),
-        *_groups(proxies, rate=rates.proxies / to_head, decay=decay, new=True),
-        *_groups(own, rate=rates.loss, decay=0.0, new=True),
+        *_groups(head, rate=rates.head if pretrained else 1.0, decay=decay, new=True),
+        *_groups(proxies, rate=rates.proxies if pretrained else 1.0, decay=decay, new=True),
+        *_groups(own, rate=rates.loss if pretrained else 1.0, decay=0.0, new=True),
     ]
     for group in groups:
         group["base"] = group["lr"] = group["lr"] * rates.base * protocol.learning_rate
