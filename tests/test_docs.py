@@ -6,7 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from likewise.cli import app
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -21,15 +26,43 @@ def test_python_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.M
     """One after the other, in one namespace, as a reader would type them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LIKEWISE_CACHE", str(tmp_path))
+    for name in ("photo.jpg", "another.png"):
+        Image.new("RGB", (40, 40), "green").save(tmp_path / name)
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in code_blocks(document, "python"):
         exec(compile(block, str(document), "exec"), namespace)
 
 
+# What makes the README's long commands short. An option given twice has its last value.
+SHORT = ["--set", "steps=2", "--set", "batch=16"]
+SHORTER = {"train": SHORT, "compare": [*SHORT, "--methods", "raw_vthm,proxy_nca", "--seeds", "1", "--jobs", "1"]}
+SMALL = "glyphs:classes=24,images=8"
+
+
+def test_commands_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, as they are printed, but for fewer steps, methods and characters."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LIKEWISE_CACHE", str(tmp_path / "cache"))
+    rng = np.random.default_rng(0)
+    for number in range(12):
+        (tmp_path / "my_images" / f"class {number}").mkdir(parents=True)
+        for item in range(6):
+            pixels = rng.integers(0, 256, (4, 4, 3), dtype=np.uint8)
+            Image.fromarray(pixels).resize((70, 60)).save(tmp_path / "my_images" / f"class {number}" / f"{item}.png")
+    runner = CliRunner()
+    lines = [line.split("#")[0].split() for block in code_blocks(ROOT / "README.md", "sh")[2:] for line in block.splitlines()]
+    assert len(lines) > 8
+    for program, command, *words in lines:
+        assert program == "likewise"
+        more = [] if "--status" in words else SHORTER.get(command, [])
+        found = runner.invoke(app, [command, *(SMALL if word == "glyphs" else word for word in words), *more])
+        assert found.exit_code == 0, (command, words, found.output)
+
+
 def test_ci_runs_the_commands_of_the_readme() -> None:
     commands = code_blocks(ROOT / "README.md", "sh")
     script = (ROOT / ".ci" / "run").read_text()
-    for command in commands[:2]:  # set up, test
+    for command in commands[:2]:  # set up and the main job, test
         assert command in script
 
 
@@ -38,4 +71,13 @@ def test_every_loss_and_miner_is_in_the_readme() -> None:
 
     text = (ROOT / "README.md").read_text()
     for name in [*likewise.LOSSES, *likewise.MINERS]:
+        assert f"`{name}`" in text
+
+
+def test_every_method_is_in_the_readme() -> None:
+    from likewise.methods import METHODS
+
+    text = (ROOT / "README.md").read_text()
+    assert f"all {len(METHODS)} " in text
+    for name in METHODS:
         assert f"`{name}`" in text

@@ -151,11 +151,16 @@ def hold_out(dataset: Dataset, parts: Split, feed: Feed, protocol: Protocol) -> 
     num_folds = max(round(1 / protocol.validation), 2)
     if parts.num_train_classes < 2 * num_folds:
         most = parts.num_train_classes // 2
-        share = f"--set validation={math.ceil(100 / most) / 100}, or " if most >= 2 else ""
-        raise ValueError(
-            f"validation={protocol.validation} of {parts.num_train_classes} training classes is less than two classes, and fewer tell "
-            f"nothing: {share}--set validation=0 to take the last step"
-        )
+        if protocol.few_classes == "more_images":  # a protocol for whatever data there is: two classes, or else none
+            if most < 2:
+                return feed, None
+            num_folds = most
+        else:
+            share = f"--set validation={math.ceil(100 / most) / 100}, or " if most >= 2 else ""
+            raise ValueError(
+                f"validation={protocol.validation} of {parts.num_train_classes} training classes is less than two classes, and fewer tell "
+                f"nothing: {share}--set validation=0 to take the last step"
+            )
     fold = folds(dataset, parts.train, k=num_folds, seed=SPLIT_SEED)[0]
     held = np.isin(parts.train[feed.indices], fold.validation)
     return feed.subset(np.flatnonzero(~held)), feed.subset(np.flatnonzero(held))
