@@ -12,6 +12,7 @@ from PIL import Image, ImageFilter, ImageFont
 
 from likewise.data.dataset import Dataset, Pixels
 from likewise.data.readers.glyph_alphabet import ALPHABET, characters_of, font_files
+from likewise.data.readers.glyph_cache import kept_drawing
 
 Array = npt.NDArray[np.float32]
 
@@ -41,8 +42,16 @@ def read_glyphs(*, classes: int = 400, images: int = 20, size: int = 32, seed: i
     if not 8 <= size <= 512:
         raise ValueError(f"glyphs: size={size}: expected 8 to 512 pixels")
     characters = sorted(ALPHABET, key=lambda character: hashlib.sha256(f"{seed}:{character}".encode()).digest())[:classes]
+    pixels = kept_drawing((seed, characters, images, size), lambda: _drawn(characters, images, size, seed))
+    labels = np.repeat(np.arange(classes), images)
+    parts = np.where(labels % 2 == 0, "train", "test").astype(np.str_)
+    return Dataset("glyphs", Pixels(pixels), labels.astype(np.int64), tuple(characters), parts)
+
+
+def _drawn(characters: list[str], images: int, size: int, seed: int) -> npt.NDArray[np.uint8]:
+    """(characters x images, size, size), the images of a character one after the other."""
     held = {face: characters_of(file) for face, file in font_files().items()}
-    pixels = np.empty((classes * images, size, size), dtype=np.uint8)
+    pixels = np.empty((len(characters) * images, size, size), dtype=np.uint8)
     ink, noise = (np.empty((images, size, size), dtype=np.float32) for _ in range(2))
     tones = np.empty((images, 4, 1, 1), dtype=np.float32)
     for i, character in enumerate(characters):
@@ -59,9 +68,7 @@ def read_glyphs(*, classes: int = 400, images: int = 20, size: int = 32, seed: i
             noise[j] = random.standard_normal((size, size), dtype=np.float32)
             tones[j] = tone[:, None, None]
         pixels[i * images : (i + 1) * images] = _toned(ink, noise, tones)
-    labels = np.repeat(np.arange(classes), images)
-    parts = np.where(labels % 2 == 0, "train", "test").astype(np.str_)
-    return Dataset("glyphs", Pixels(pixels), labels.astype(np.int64), tuple(characters), parts)
+    return pixels
 
 
 def _ink(character: str, face: str, extent: float, size: int, choices: list[float]) -> npt.NDArray[np.uint8]:

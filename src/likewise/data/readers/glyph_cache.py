@@ -1,0 +1,71 @@
+"""Drawn glyphs in the cache: thousands of characters take seconds to draw and milliseconds to read."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import features
+
+from likewise.data.cache import cache_folder
+
+WORTH_KEEPING = 2000  # images; fewer are drawn in a moment
+MOST_BYTES = 64 * 2**20  # of one drawing: the cache is for what is read again and again
+
+Pixels = npt.NDArray[np.uint8]
+
+
+def kept_drawing(asked: tuple[int, list[str], int, int], draw: Callable[[], Pixels]) -> Pixels:
+    """What `draw` gives for (seed, characters, images of each, size), from the cache where it is there.
+
+    Named by what decides the pixels: what was asked, the drawing code, and the libraries with their fonts.
+    """
+    _, characters, images, size = asked
+    shape = (len(characters) * images, size, size)
+    if len(characters) * images < WORTH_KEEPING or int(np.prod(shape)) > MOST_BYTES:
+        return draw()
+    file = cache_folder() / "glyphs" / f"{_key(asked)}.npy"
+    held = _read(file)
+    if held is not None and held.shape == shape and held.dtype == np.uint8:
+        return held
+    drawn = draw()
+    _write(file, drawn)
+    return drawn
+
+
+def _key(asked: tuple[Any, ...]) -> str:
+    digest = hashlib.sha256(repr(asked).encode())
+    for name in ("glyphs.py", "glyph_alphabet.py"):
+        digest.update((Path(__file__).parent / name).read_bytes())
+    versions = (version("matplotlib"), version("pillow"), features.version("freetype2"), version("numpy"))
+    digest.update(repr(versions).encode())
+    return digest.hexdigest()[:24]
+
+
+def _read(file: Path) -> Pixels | None:
+    """None also for a file that a power cut left torn: it is drawn again."""
+    try:
+        held: Pixels = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return held
+
+
+def _write(file: Path, drawn: Pixels) -> None:
+    """Whole or not at all. A cache that cannot be written costs seconds the next time, and nothing else."""
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with part.open("wb") as held:
+                np.save(held, drawn)
+            part.replace(file)
+        finally:
+            part.unlink(missing_ok=True)
