@@ -117,6 +117,7 @@ def compare(
     ray: Annotated[str | None, typer.Option(help="Run on Ray: local, or a cluster's address.")] = None,
     gpu_share: Annotated[float, typer.Option(help="With --ray: the part of a GPU that a training takes.")] = 1.0,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    keep_networks: Annotated[bool, typer.Option("--keep-networks", help="Keep every trained network, not the best alone.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Show where the time went.")] = False,
     status: Annotated[Path | None, typer.Option(help="Only show how far the comparison in this folder is.")] = None,
 ) -> None:
@@ -148,6 +149,7 @@ def compare(
                 ray=ray,
                 gpu_share=gpu_share,
                 device=device,
+                keep_networks=keep_networks,
                 profile=profile,
             )
     except KeyboardInterrupt:

@@ -17,7 +17,9 @@ from likewise.comparison.home import DATABASE
 from likewise.comparison.results import ComparisonResults
 from likewise.configuration import Named
 from likewise.data.dataset import Dataset, Features
+from likewise.data.readers import read
 from likewise.methods import load_method
+from likewise.models.embedder import Embedder
 from likewise.reports.board import board_of
 
 from .tiny import DATA, METHODS, openings_of, table_of, tiny_compare, tiny_protocol
@@ -71,11 +73,37 @@ def test_the_same_again_to_the_last_digit(finished: ComparisonResults, tmp_path:
 
 def test_a_finished_comparison_is_only_read(finished: ComparisonResults) -> None:
     assert finished.folder is not None
-    before = {path: path.stat().st_mtime_ns for path in (finished.folder / "networks").iterdir()}
+    kept = [path for name in ("best", "embeddings", "items") for path in (finished.folder / name).iterdir()]
+    before = [path.stat().st_mtime_ns for path in kept]
     again = tiny_compare(finished.folder)
     assert table_of(again) == table_of(finished)
     assert again.guard_record == finished.guard_record
-    assert {path: path.stat().st_mtime_ns for path in (finished.folder / "networks").iterdir()} == before
+    assert [path.stat().st_mtime_ns for path in kept] == before
+
+
+def test_the_best_network_is_kept_and_embeds_as_it_was_scored(finished: ComparisonResults, tmp_path: Path) -> None:
+    assert finished.folder is not None
+    assert not (finished.folder / "networks").exists()
+    assert finished.best == {"glyphs": finished.folder / "best"}
+    winner = board_of(finished, "glyphs").best
+    assert winner is not None
+    assert winner.embeddings is not None
+    embedder = Embedder.load(finished.best["glyphs"])
+    assert embedder.card["method"]["name"] == winner.name
+    assert embedder.card["method"]["rates"]["base"] == winner.settings["rates.base"]
+    data = read(DATA)
+    vectors = embedder.embed(data.subset(np.flatnonzero(data.parts == "test")))
+    np.testing.assert_allclose(vectors, np.load(winner.embeddings), atol=2e-3)  # which are kept in half precision
+    kept = tiny_compare(tmp_path / "out", trials=0, seeds=1, keep_networks=True)
+    assert kept.folder is not None
+    assert len(list((kept.folder / "networks").iterdir())) == 4
+
+
+def test_compare_writes_the_report(tmp_path: Path) -> None:
+    found = tiny_compare(tmp_path / "out", methods=["contrastive"], trials=0, seeds=1, report=True)
+    assert found.report == tmp_path / "out" / "report.html"
+    assert "likewise embed best IMAGES" in found.report.read_text()
+    assert found.time_spent["report"] > 0
 
 
 def test_another_comparison_in_the_folder_is_refused(finished: ComparisonResults) -> None:
@@ -218,6 +246,7 @@ def test_the_command(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert f"report: {out}/report.html" in done.output
+    assert f"likewise embed {out}/best IMAGES --out vectors.npz" in done.output
     assert (out / "report.html").is_file()
     assert "outside training and evaluation" in done.output
     assert json.loads((out / "comparison.json").read_text())["store"] == DATABASE

@@ -21,7 +21,7 @@ def tiny_protocol(**changes: Any) -> Protocol:
 
 def tiny_compare(out: Path, **changes: Any) -> ComparisonResults:
     asked: dict[str, Any] = {"methods": METHODS, "data": DATA, "protocol": tiny_protocol(), "trials": 3, "seeds": 2, "jobs": 1, **changes}
-    return compare(asked.pop("methods"), asked.pop("data"), out=out, device="cpu", **asked)
+    return compare(asked.pop("methods"), asked.pop("data"), out=out, device="cpu", **{"report": False, **asked})
 
 
 def table_of(results: ComparisonResults) -> list[tuple[Any, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +11,9 @@ from rich.table import Table
 
 from likewise.comparison.compare import compare
 from likewise.comparison.progress_view import live_progress
-from likewise.reports.comparison_report import write_report
+from likewise.comparison.results import ComparisonResults
+from likewise.reports.board import board_of
+from likewise.reports.markup import plain
 from likewise.reports.terminal import leaderboard_view
 
 WORK = ("training", "evaluation")  # what a comparison is for; everything else is overhead
@@ -34,15 +36,23 @@ def run_compare(
             on_progress=on_progress,
             **options,
         )
-    assert results.folder is not None  # compare has made it
-    began = time.perf_counter()
-    report = write_report(results, results.folder)
-    spent = results.time_spent | {"report": (time.perf_counter() - began) * results.jobs}
     console = Console()
     console.print(leaderboard_view(results))
     if profile:
-        console.print(profile_view(spent))
-    console.print(f"report: {report}", soft_wrap=True, highlight=False, markup=False)
+        console.print(profile_view(results.time_spent))
+    for line in closing_lines(results):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def closing_lines(results: ComparisonResults) -> list[str]:
+    """Where the report is, and how to put the best method to work."""
+    lines = [f"report: {results.report}"]
+    for data, place in results.best.items():
+        winner = board_of(results, data).winner
+        if winner is not None:
+            lines.append(f"best: {plain(winner.title)} on {plain(data)}, in {place}; use it with")
+            lines.append(f"  likewise embed {shlex.quote(str(place))} IMAGES --out vectors.npz")
+    return lines
 
 
 def profile_view(spent: dict[str, float]) -> Table:

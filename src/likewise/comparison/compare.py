@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 from typing import Protocol as Interface
 
+from likewise.comparison.best import keep_best
 from likewise.comparison.conditions import DataAsked, MethodsAsked, datasets_of, make_plan
+from likewise.comparison.faults import told_how_to_go_on
 from likewise.comparison.gather import Gatherer
 from likewise.comparison.home import Home, open_home
 from likewise.comparison.local_runner import LocalRunner, OnProgress
@@ -54,6 +56,8 @@ def compare(
     ray: str | None = None,
     gpu_share: float = 1.0,
     device: str = "auto",
+    keep_networks: bool = False,
+    report: bool = True,
     command: str | None = None,
     on_progress: OnProgress = lambda progress: None,
 ) -> ComparisonResults:
@@ -66,6 +70,7 @@ def compare(
     sweeps: {"dim": [64, 128]} or {"batch": [...]}: the final trainings again with each of these, and the values chosen without.
     jobs: pieces at once on this machine; None: one a core, or one on a GPU.  ray: "local" or a cluster's address instead.
     out: the folder; a comparison that is there already goes on, or is only read if it is finished.  store: a PostgreSQL address.
+    keep_networks: of every method and seed, not of the best alone (results.best).  report: False for none (results.report).
     """
     watch = Stopwatch()
     device = checked_device(device)
@@ -87,7 +92,7 @@ def compare(
         folder = Path(default_folder(plan) if out is None else out).absolute()
         home, plan, about = open_home(folder, plan, store=store, command=command or shlex.join(sys.argv))
         context = Context(plan, datasets, folder, None if weights is None else Path(weights).absolute(), device)
-        with closing(home.store()) as held:
+        with told_how_to_go_on(folder), closing(home.store()) as held:
             before = held.rows()
             watch.lap("start-up", times=runner.jobs)
             if not Progress(plan, before).is_complete:
@@ -99,7 +104,18 @@ def compare(
             _record_tuning(home, gatherer.progress)
             results = gatherer.results()
             watch.lap("statistics", times=runner.jobs)
-    return replace(results, time_spent=results.time_spent | watch.seconds, jobs=runner.jobs, folder=folder, used=tuple(plan.methods))
+    with told_how_to_go_on(folder):
+        best = keep_best(home, context, results, keep_networks=keep_networks)
+        watch.lap("saving the best", times=runner.jobs)
+        spent = results.time_spent | watch.seconds
+        results = replace(results, time_spent=spent, jobs=runner.jobs, folder=folder, used=tuple(plan.methods), best=best)
+        if not report:
+            return results
+        from likewise.reports.comparison_report import write_report  # brings matplotlib along
+
+        page = write_report(results, folder)
+    watch.lap("report", times=runner.jobs)
+    return replace(results, report=page, time_spent=results.time_spent | watch.seconds)
 
 
 def default_folder(plan: Plan) -> Path:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from likewise.comparison.owner import Owner, this_host
 from likewise.comparison.plan import Progress
 from likewise.comparison.store import Found, Store
-from likewise.comparison.worker import Orders, work
+from likewise.comparison.worker import STOPPED, Orders, work
 
 WATCH = 0.5  # seconds between two looks at the workers
 DEATHS = 3  # of workers on one piece, after which the piece has failed
@@ -68,6 +68,8 @@ class LocalRunner:
             for number, worker in enumerate(self._workers):
                 if worker.poll() in (None, 0):
                     continue
+                if worker.returncode == STOPPED:
+                    raise OSError(self._last_words())
                 self._bury(worker, store, deaths)
                 self._workers[number] = self._start()
                 _tell(self._workers[number], told)

@@ -99,6 +99,8 @@ class RayRunner:
     def _found(self, task: ObjectRef[Found]) -> Found:
         try:
             found: Found = self._ray.get(task)
+        except OSError as fault:  # of the place where it ran
+            raise OSError(fault.errno, str(fault).strip().splitlines()[-1]) from fault
         except self._ray.exceptions.RayError as fault:  # retried before; the task's own faults are findings, not these
             return Found({"time": {}}, failure=f"its Ray task was lost {1 + DEATHS} times: {str(fault).strip().splitlines()[0]}")
         return found

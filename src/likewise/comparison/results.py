@@ -101,4 +101,6 @@ class ComparisonResults:
     time_spent: dict[str, float] = field(default_factory=dict)  # seconds by kind of work, all jobs together
     jobs: int = 1  # pieces at once
     folder: Path | None = None  # where the comparison lives
+    report: Path | None = None  # report.html there
+    best: dict[str, Path] = field(default_factory=dict)  # data set -> the best method's first seed, for likewise.Embedder.load
     used: tuple[Method, ...] = ()  # the methods as they were before tuning

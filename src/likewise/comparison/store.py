@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sql
-from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
 
+from likewise.comparison.faults import StoreFault
 from likewise.comparison.owner import Owner
 from likewise.comparison.pieces import Kind, Piece
 
@@ -77,6 +79,8 @@ class Store:
 
     def __init__(self, url: str, comparison: str) -> None:
         self.comparison = comparison
+        self._url = url
+        self._file = Path(sql.make_url(url).database or "") if url.startswith("sqlite") else None
         self._engine = make_engine(url)
         self._seen: dict[str, tuple[str, int, float]] = {}  # piece -> owner, beat, when this process first saw these two
 
@@ -85,16 +89,16 @@ class Store:
 
     def create(self, plan: Mapping[str, Any], about: Mapping[str, Any]) -> None:
         """Tables where there are none, and this comparison."""
-        _tables.create_all(self._engine, checkfirst=True)
-        with self._engine.begin() as connection:
+        with self._transaction() as connection:
+            _tables.create_all(connection, checkfirst=True)
             row = {"id": self.comparison, "plan": json.dumps(plan), "about": json.dumps(about)}
             connection.execute(sql.insert(_comparisons).values(row))
 
     def plan(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The stored plan and what is known about it; None if this comparison is not here."""
-        if not sql.inspect(self._engine).has_table(_comparisons.name):
-            return None
-        with self._engine.connect() as connection:
+        with self._transaction() as connection:
+            if not sql.inspect(connection).has_table(_comparisons.name):
+                return None
             row = connection.execute(
                 sql.select(_comparisons.c.plan, _comparisons.c.about).where(_comparisons.c.id == self.comparison)
             ).first()
@@ -103,14 +107,14 @@ class Store:
     def rows(self) -> dict[str, Row]:
         """Every piece that was claimed, by its key."""
         columns = [_pieces.c[name] for name in ("piece", "owner", "beat", "claimed", "finished", "score", "failure")]
-        with self._engine.connect() as connection:
+        with self._transaction() as connection:
             found = connection.execute(sql.select(*columns).where(_pieces.c.comparison == self.comparison)).all()
         return {row.piece: Row(Piece.of(row.piece), *row[1:]) for row in found}
 
     def result(self, piece: Piece) -> Found:
         """What a finished piece found."""
         columns = [_pieces.c[name] for name in ("result", "score", "failure", "arrays")]
-        with self._engine.connect() as connection:
+        with self._transaction() as connection:
             row = connection.execute(sql.select(*columns).where(*self._at(piece), _pieces.c.finished.is_not(None))).one()
         return Found(json.loads(row.result), row.score, row.failure, row.arrays)
 
@@ -128,7 +132,7 @@ class Store:
     def beat(self, owner: Owner) -> None:
         """A sign of life for all this owner's pieces."""
         mine = (_pieces.c.comparison == self.comparison, _pieces.c.owner == owner.name, _pieces.c.finished.is_(None))
-        with self._engine.begin() as connection:
+        with self._transaction() as connection:
             connection.execute(sql.update(_pieces).where(*mine).values(beat=_pieces.c.beat + 1))
 
     def finish(self, piece: Piece, found: Found) -> None:
@@ -140,13 +144,13 @@ class Store:
             "result": json.dumps(found.result),
             "arrays": found.arrays,
         }
-        with self._engine.begin() as connection:
+        with self._transaction() as connection:
             connection.execute(sql.update(_pieces).where(*self._at(piece), _pieces.c.finished.is_(None)).values(values))
 
     def release(self, owner: str) -> None:
         """Gives up this owner's unfinished pieces."""
         mine = (_pieces.c.comparison == self.comparison, _pieces.c.owner == owner, _pieces.c.finished.is_(None))
-        with self._engine.begin() as connection:
+        with self._transaction() as connection:
             connection.execute(sql.delete(_pieces).where(*mine))
 
     def forget_failures(self) -> None:
@@ -154,9 +158,22 @@ class Store:
         failed = (_pieces.c.comparison == self.comparison, _pieces.c.failure.is_not(None))
         looks: tuple[Kind, ...] = ("score", "items")
         looked = sql.select(_pieces.c.piece).where(_pieces.c.comparison == self.comparison, _pieces.c.kind.in_(looks)).exists()
-        with self._engine.begin() as connection:
+        with self._transaction() as connection:
             late = bool(connection.execute(sql.select(looked)).scalar())
             connection.execute(sql.delete(_pieces).where(*failed, *([_pieces.c.kind.in_(looks)] if late else [])))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sql.Connection]:
+        """One transaction. The statements are ours, so what a database says against them is about itself."""
+        if self._file is not None and not self._file.exists():  # an open file that was removed would still take writes, for nobody
+            raise StoreFault(f"its database {self._file} is gone")
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except IntegrityError:
+            raise
+        except DBAPIError as fault:
+            raise StoreFault(f"its database {masked(self._url)} fails: {_reason(fault)}") from fault
 
     def _at(self, piece: Piece) -> tuple[sql.ColumnElement[bool], sql.ColumnElement[bool]]:
         return _pieces.c.comparison == self.comparison, _pieces.c.piece == piece.key
@@ -171,7 +188,7 @@ class Store:
             "claimed": time.time(),
         }
         try:
-            with self._engine.begin() as connection:
+            with self._transaction() as connection:
                 connection.execute(sql.insert(_pieces).values(row))
         except IntegrityError:  # another process was first
             return False
@@ -179,7 +196,7 @@ class Store:
 
     def _take_over(self, row: Row, owner: Owner) -> bool:
         same = (_pieces.c.owner == row.owner, _pieces.c.beat == row.beat, _pieces.c.finished.is_(None))
-        with self._engine.begin() as connection:
+        with self._transaction() as connection:
             changed = connection.execute(
                 sql.update(_pieces).where(*self._at(row.piece), *same).values(owner=owner.name, beat=0, claimed=time.time())
             )
@@ -208,8 +225,7 @@ def make_engine(url: str) -> sql.Engine:
             "expected postgresql+psycopg://user@host/database (pip install 'likewise[cluster]'), or nothing for a file in --out"
         ) from fault
     except OperationalError as fault:
-        reason = str(fault.orig).strip().splitlines()[0]
-        raise ValueError(f"the store {masked(url)} cannot be opened: {reason}") from fault
+        raise ValueError(f"the store {masked(url)} cannot be opened: {_reason(fault)}") from fault
     return engine
 
 
@@ -237,3 +253,8 @@ def masked(url: str) -> str:
         return sql.make_url(url).render_as_string(hide_password=True)
     except ArgumentError:
         return repr(url)
+
+
+def _reason(fault: DBAPIError) -> str:
+    """The first line of what the database said."""
+    return str(fault.orig).strip().splitlines()[0]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.lib.format import open_memmap
 
 from likewise.data.packed import PackedImages
 from likewise.training.feeds import Feed
@@ -24,10 +23,10 @@ def write_thumbnails(feed: Feed, path: Path) -> Path | None:
     side = min(SIDE if len(feed) <= MANY else SMALL_SIDE, int(torch.minimum(packed.heights, packed.widths).max()))
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    held = open_memmap(part, mode="w+", dtype=np.uint8, shape=(len(feed), side, side, 3))
-    for position in range(len(feed)):
-        held[position] = _square(packed.image(position), side).permute(1, 2, 0).numpy()
-    held.flush()
+    with part.open("wb") as file:  # not through a map of the file: on a full disk that kills the process
+        np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (len(feed), side, side, 3)})
+        for position in range(len(feed)):
+            file.write(_square(packed.image(position), side).permute(1, 2, 0).contiguous().numpy().tobytes())
     part.replace(path)
     return path
 

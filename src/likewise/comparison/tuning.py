@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from sqlalchemy.exc import SQLAlchemyError
+
+from likewise.comparison.faults import StoreFault
 from likewise.comparison.store import engine_options
 from likewise.configuration import Choice, Uniform
 from likewise.methods import Method, at
@@ -85,10 +88,13 @@ def record_studies(url: str, studies: Sequence[Study]) -> None:
 
     with _quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        storage = optuna.storages.RDBStorage(url, engine_kwargs=engine_options(url))
-        for study in studies:
-            held = optuna.create_study(study_name=study.name, storage=storage, direction="maximize", load_if_exists=True)
-            held.add_trials(_trials(study)[len(held.get_trials(deepcopy=False)) :])
+        try:
+            storage = optuna.storages.RDBStorage(url, engine_kwargs=engine_options(url))
+            for study in studies:
+                held = optuna.create_study(study_name=study.name, storage=storage, direction="maximize", load_if_exists=True)
+                held.add_trials(_trials(study)[len(held.get_trials(deepcopy=False)) :])
+        except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as fault:
+            raise StoreFault(f"tuning cannot be recorded in its database: {str(fault).splitlines()[0]}") from fault
         storage.engine.dispose()
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from likewise.comparison.faults import is_of_the_place
 from likewise.comparison.network_file import load_network, save_network, write_whole
 from likewise.comparison.pieces import BY, UNTRAINED, Piece
 from likewise.comparison.plan import Plan, Progress
@@ -32,6 +33,7 @@ from likewise.training.loop import network_spec
 from likewise.training.scoring import embed_feed
 from likewise.training.train import SPLIT_SEED, file_digest
 
+NETWORKS = "networks"  # the trained networks, until they are scored
 OPENINGS = "test_openings.jsonl"  # the guard's record
 SCORING = "final scores"  # what the test classes are opened for
 
@@ -62,13 +64,15 @@ class Workshop:
         self._test: dict[str, tuple[TestPart, Feed]] = {}
 
     def perform(self, piece: Piece, progress: Progress) -> Found:
-        """What the piece finds. A fault of the method, the data or the machine is a finding too: the other methods go on."""
+        """What the piece finds. A fault of the method or the data is a finding too: the other methods go on."""
         watch = _Watch()
         steps = {"trial": self._trial, "final": self._final, "score": self._score, "items": self._items}
         try:
             with _threads(1 if self.context.device == "cpu" else None):
                 found = steps[piece.kind](piece, progress, watch)
         except Exception as fault:
+            if is_of_the_place(fault):
+                raise
             found = Found({}, failure=f"{type(fault).__name__}: {fault}" if not isinstance(fault, ValueError) else str(fault))
         return replace(found, result=found.result | {"time": watch.seconds})
 
@@ -106,13 +110,13 @@ class Workshop:
                     network = found.network
                     result = {"rows": found.rows, "training_seconds": found.seconds, "peak_bytes": found.peak_bytes}
         with watch.measures("saving"):
-            path = self.context.folder / "networks" / f"{file_name(piece)}.safetensors"
+            path = self.context.folder / NETWORKS / f"{file_name(piece)}.safetensors"
             result |= {"network": path.name, "digest": save_network(network, path), "skipped": [str(problem) for problem in feed.skipped]}
         return Found(result)
 
     def _score(self, piece: Piece, progress: Progress, watch: _Watch) -> Found:
         trained = replace(piece, kind="final")
-        path = self.context.folder / "networks" / f"{file_name(trained)}.safetensors"
+        path = self.context.folder / NETWORKS / f"{file_name(trained)}.safetensors"
         part, feed = self._test_feed(piece, progress, watch, also=file_digest(path) if path.is_file() else "")
         protocol = self.plan.at_point(piece.point)
         with watch.measures("evaluation"):

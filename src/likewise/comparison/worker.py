@@ -13,15 +13,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from likewise.comparison.faults import StoreFault
 from likewise.comparison.owner import Owner
 from likewise.comparison.plan import Progress
 from likewise.comparison.store import BEAT, Store
 from likewise.comparison.work import Context, Workshop
 
 IDLE = 0.1  # seconds between two looks for a piece that has become due
+STOPPED = 3  # exit code of a worker that disk or database keep from working
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,12 @@ def work(orders: Orders, *, stopped: Callable[[], bool] = lambda: False, on_piec
 def signs_of_life(orders: Orders, owner: Owner) -> Iterator[None]:
     """While this lasts, the owner's claims stay its own."""
     over = threading.Event()
+    store = Store(orders.url, orders.comparison)
 
     def beat() -> None:
-        store = Store(orders.url, orders.comparison)
         while not over.wait(BEAT):
-            store.beat(owner)
-        store.close()
+            with suppress(StoreFault):  # the work itself meets it too, and stops
+                store.beat(owner)
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
@@ -79,6 +81,7 @@ def signs_of_life(orders: Orders, owner: Owner) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+        store.close()
 
 
 def _end_with_parent() -> None:
@@ -91,7 +94,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the comparison hears it and decides
     orders = pickle.load(sys.stdin.buffer)  # from the process that started this one, through its own pipe
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    work(orders)
+    try:
+        work(orders)
+    except (OSError, ValueError) as fault:  # of the place: pieces keep a method's faults to themselves
+        print(" ".join(str(fault).split()), file=sys.stderr)
+        sys.exit(STOPPED)
 
 
 if __name__ == "__main__":

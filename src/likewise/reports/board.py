@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from likewise.comparison.pieces import UNTRAINED
 from likewise.comparison.results import ComparisonResults, Estimate, MethodResult
 from likewise.data.doctor import count_of
 
@@ -25,6 +26,11 @@ class Board:
     @property
     def best(self) -> MethodResult | None:
         return self.equal[0] if self.equal else None
+
+    @property
+    def winner(self) -> MethodResult | None:
+        """What to put to work: the best that was trained, though none ran under equal conditions."""
+        return next((method for method in self.methods if method.name != UNTRAINED), None)
 
     @property
     def methods(self) -> tuple[MethodResult, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from likewise.comparison.results import ComparisonResults
 from likewise.data.doctor import count_of
-from likewise.reports.board import NONE, Board, seconds_in_words
+from likewise.reports.board import NONE, Board, board_of, seconds_in_words
 from likewise.reports.markup import Markup, join, table, tag
 
 HANDED_OUT = ("opened", "resumed")  # events of the guard in which somebody saw the test classes
@@ -61,9 +61,18 @@ def time_section(spent: Mapping[str, float]) -> Markup:
 
 
 def origin_section(results: ComparisonResults) -> Markup:
-    copy = tag("button", {"type": "button", "class": "copy"}, "copy")
-    command = tag("div", {"class": "command"}, tag("code", {}, results.command), copy)
-    return join([command, table({"class": "facts"}, ("software", "version"), results.versions.items())])
+    return join([_command(results.command), table({"class": "facts"}, ("software", "version"), results.versions.items())])
+
+
+def use_section(results: ComparisonResults) -> Markup:
+    """How to put the best method to work. Addressed from the page's own folder, which may be moved as a whole."""
+    parts = [tag("p", {}, "The best method's first seed lies in the folder of this page, ready to be used there:")]
+    for data, place in results.best.items():
+        winner = board_of(results, data).winner
+        if winner is not None:
+            parts.append(tag("p", {}, tag("b", {}, winner.title), " on ", tag("bdi", {}, data)))
+            parts.append(_command(f"likewise embed {place.name} IMAGES --out vectors.npz"))
+    return join(parts)
 
 
 def value_in_words(value: Any) -> str:
@@ -80,3 +89,9 @@ def value_in_words(value: Any) -> str:
 
 def _percent(score: float | None) -> str:
     return NONE if score is None else f"{100 * score:.2f}"
+
+
+def _command(words: str) -> Markup:
+    """A command line, to be copied."""
+    copy = tag("button", {"type": "button", "class": "copy"}, "copy")
+    return tag("div", {"class": "command"}, tag("code", {}, words), copy)

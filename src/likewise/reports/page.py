@@ -11,7 +11,7 @@ from likewise.comparison.results import ComparisonResults, TestItems
 from likewise.data.doctor import count_of
 from likewise.reports.board import Board, conditions_in_words, headline, seconds_in_words
 from likewise.reports.charts import weights_note
-from likewise.reports.conditions_html import equal_section, guard_section, origin_section, time_section, tuned_section
+from likewise.reports.conditions_html import equal_section, guard_section, origin_section, time_section, tuned_section, use_section
 from likewise.reports.drawing import MethodLine
 from likewise.reports.embedding_map import embedding_map
 from likewise.reports.examples_html import items_data, lists_section, map_section, shown_items
@@ -199,6 +199,8 @@ def _closing_sections(shared: Shared) -> list[Section]:
     found.append(_section("guard", "Looks at the test classes", guard_section(results.guard_record)))
     if results.notes:
         found.append(_section("notes", "Notes", tag("ul", {"class": "notes"}, *(tag("li", {}, note) for note in results.notes))))
+    if results.best:
+        found.append(_section("use", "Put it to work", use_section(results)))
     origin = tag("div", {}, tag("h3", {}, "Command and versions"), origin_section(results))
     spent = tag("div", {}, tag("h3", {}, "Time spent"), time_section(results.time_spent)) if results.time_spent else ""
     found.append(_section("repeat", "How to repeat it", tag("div", {"class": "columns"}, origin, spent)))
