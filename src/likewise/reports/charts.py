@@ -88,6 +88,7 @@ def draw_training(axis: Axes, method: MethodResult, line: MethodLine) -> None:
     """The loss of every seed: thin lines. Values of different losses cannot be compared, so each method has axes of its own."""
     for curve in method.curves:
         axis.plot(curve.steps, curve.losses, color=line.colour, linewidth=1.0, alpha=0.8)
+    axis.locator_params(nbins=4)
     axis.set_xlabel("step")
     axis.set_ylabel("loss")
 

@@ -59,6 +59,7 @@ SETTINGS: dict[Any, Any] = {
     "legend.frameon": False,
     "svg.fonttype": "none",
 }
+MARGINS = (0.62, 0.12, 0.42, 0.3)  # inches left, right, below and above of small charts
 
 
 @dataclass(frozen=True)
@@ -99,14 +100,24 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def panels(count: int, *, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """A figure of so many charts of this size in inches; call within `drawing`."""
+def panels(count: int, *, columns: int, size: tuple[float, float], fixed: bool = False) -> tuple[Figure, list[Axes]]:
+    """A figure of so many charts of this size in inches; call within `drawing`.
+
+    fixed: the same margins around each, for charts that are alike: to fit the margins to the words, everything has to be drawn twice.
+    """
     from matplotlib.figure import Figure
 
     columns = min(columns, count)
     rows = -(-count // columns)
-    figure = Figure(figsize=(size[0] * columns, size[1] * rows), facecolor="white", layout="constrained")
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows), facecolor="white", layout=None if fixed else "constrained")
     axes: list[Axes] = list(figure.subplots(rows, columns, squeeze=False).flatten())
+    if fixed:
+        left, right, bottom, top = MARGINS
+        width, height = size[0] - left - right, size[1] - bottom - top
+        for i, axis in enumerate(axes):
+            row, column = divmod(i, columns)
+            place = (column * size[0] + left, (rows - 1 - row) * size[1] + bottom, width, height)
+            axis.set_position([share / (size[j % 2] * (columns, rows)[j % 2]) for j, share in enumerate(place)])
     for axis in axes[count:]:
         axis.set_axis_off()
     return figure, axes[:count]

@@ -17,6 +17,7 @@ from likewise.evaluation.threads import for_each
 from likewise.reports.vectors import Vectors
 
 MOST_ITEMS, MOST_OF_A_CLASS, FEWEST_FOR_TSNE = 600, 20, 20
+MOST_PLACES, FEWEST_ITEMS = 4000, 100  # items times methods: t-SNE takes about a millisecond for each
 ITERATIONS, ANGLE = 400, 0.8  # of t-SNE: at this size the same picture as 1,000 and 0.5, in a third of the time
 GRID = 1000  # places along each side: finer than a screen shows
 
@@ -28,16 +29,17 @@ class EmbeddingMap:
     places: dict[str, npt.NDArray[np.int64]]  # by method: (items, 2) in 0 .. GRID
 
 
-def choose_items(labels: npt.NDArray[np.int64], *, seed: int = 0) -> npt.NDArray[np.int64]:
-    """Whole classes, drawn at random, up to MOST_ITEMS items in all and MOST_OF_A_CLASS of each.
+def choose_items(labels: npt.NDArray[np.int64], *, num_methods: int = 1, seed: int = 0) -> npt.NDArray[np.int64]:
+    """Whole classes, drawn at random, up to MOST_ITEMS items in all and MOST_OF_A_CLASS of each; fewer of both for many methods.
 
     Few classes with all their items show more than all classes with an item each: what a map tells is whether like lies by like.
     """
     random = np.random.default_rng(seed)
     chosen: list[npt.NDArray[np.int64]] = []
-    room = MOST_ITEMS
+    room = min(MOST_ITEMS, max(FEWEST_ITEMS, MOST_PLACES // num_methods))
+    most_of_a_class = MOST_OF_A_CLASS if 2 * room >= MOST_ITEMS else MOST_OF_A_CLASS // 2
     for label in random.permutation(np.unique(labels)).tolist():
-        members = random.permutation(np.flatnonzero(labels == label))[:MOST_OF_A_CLASS]
+        members = random.permutation(np.flatnonzero(labels == label))[:most_of_a_class]
         if len(members) > room:
             break
         chosen.append(members)
@@ -50,7 +52,7 @@ def embedding_map(methods: list[MethodResult], vectors: Vectors, labels: npt.NDA
 
     Each by one thread: t-SNE's sums depend on the number of threads, and the same results must give the same page.
     """
-    items = choose_items(labels)
+    items = choose_items(labels, num_methods=len(methods))
     kind = "t-SNE" if len(items) >= FEWEST_FOR_TSNE else "PCA"
     places: dict[str, npt.NDArray[np.int64]] = {}
     first: npt.NDArray[np.float64] | None = None

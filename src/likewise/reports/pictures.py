@@ -117,7 +117,7 @@ def leaderboard_chart(board: Board, lines: Mapping[str, MethodLine]) -> list[Cha
 def inline(chart: Chart, *, name: str) -> Markup:
     """For the page, which writes the title itself."""
     with drawing():
-        figure, (axis,) = panels(1, columns=1, size=chart.size)
+        figure, (axis,) = panels(1, columns=1, size=chart.size, fixed=chart.size == SMALL)
         chart.draw(axis)
         return inline_svg(figure, name=name, label=chart.label)
 
@@ -127,11 +127,11 @@ def write_picture(charts: Sequence[Chart], path: Path, *, lines: Mapping[str, Me
     from matplotlib.lines import Line2D
 
     with drawing():
-        figure, axes = panels(len(charts), columns=2 if legend else 4, size=charts[0].size)
+        figure, axes = panels(len(charts), columns=2 if legend else 4, size=charts[0].size, fixed=charts[0].size == SMALL)
         for chart, axis in zip(charts, axes, strict=True):
             chart.draw(axis)
             if chart.title:
-                axis.set_title(said(chart.title))
+                axis.set_title(said(chart.title), y=1.0)  # where it is anyway: left to itself it measures every tick
         if legend:
             handles = [Line2D([], [], color=line.colour, linestyle=line.dashes, label=said(titles[name])) for name, line in lines.items()]
             figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)), fontsize=8)
