@@ -8,18 +8,18 @@ from likewise.models.backbones.backbone import Level, StagedBackbone
 
 
 class ConvNet(StagedBackbone):
-    """Four 3x3 convolutions with batch norm and ReLU: 32, 64, 64, 128 channels.
+    """Five 3x3 convolutions with batch norm and ReLU: 32, 64, 64, 128, 256 channels.
 
-    The first three stride by 2, which leaves a third of the work of a network that pools afterwards. Taps after the second (1/4 of the
-    side), third and fourth (1/8).
+    The first strides by 2, which leaves a quarter of the work, the second does not, the others do. At the end a 32-pixel image is 2 x 2:
+    what is drawn where is then in the channels, and pooling loses little of it. Taps after the third (1/4 of the side), fourth and fifth.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.channels = {"low": 64, "mid": 64, "high": 128}
-        self.low = nn.Sequential(*_layer(3, 32, stride=2), *_layer(32, 64, stride=2))
-        self.mid = nn.Sequential(*_layer(64, 64, stride=2))
-        self.high = nn.Sequential(*_layer(64, 128, stride=1))
+        self.channels = {"low": 64, "mid": 128, "high": 256}
+        self.low = nn.Sequential(*_layer(3, 32, stride=2), *_layer(32, 64, stride=1), *_layer(64, 64, stride=2))
+        self.mid = nn.Sequential(*_layer(64, 128, stride=2))
+        self.high = nn.Sequential(*_layer(128, 256, stride=2))
 
     def stem(self, inputs: Tensor) -> Tensor:
         return inputs
