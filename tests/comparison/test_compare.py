@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import optuna
 import pytest
-from PIL import Image
 from typer.testing import CliRunner
 
 from likewise.cli import app
@@ -178,43 +177,6 @@ def test_vectors_are_compared_under_their_own_protocol(tmp_path: Path) -> None:
     )
     assert found.protocol["name"] == "features"
     assert found.items["points"].thumbnails is None
-
-
-def folder_of_images(folder: Path, sizes: dict[str, int]) -> Path:
-    random = np.random.default_rng(0)
-    for name, number in sizes.items():
-        (folder / name).mkdir(parents=True)
-        for index in range(number):
-            Image.fromarray(random.integers(0, 255, (20, 24, 3), dtype=np.uint8)).save(folder / name / f"{index}.png")
-    return folder
-
-
-def test_a_folder_of_ones_own_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No configuration; a broken image and lonely ones are noted."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    images = folder_of_images(tmp_path / "images", {**{f"class {i}": 4 for i in range(8)}, **{f"lonely {i}": 1 for i in range(6)}})
-    for name in ("class 0", "class 1", "class 2", "class 3", "class 4", "class 5", "class 6", "class 7"):
-        (images / name / "broken.jpg").write_bytes(b"no image at all")
-    found = tiny_compare(
-        tmp_path / "out", methods=["contrastive"], data=images, protocol=None, settings={"steps": 2, "batch": 8}, trials=0, seeds=1
-    )
-    assert found.protocol["name"] == "folder"
-    notes = "\n".join(found.notes)
-    assert "could not be decoded" in notes
-    assert "the only ones of their class" in notes
-
-
-@pytest.mark.parametrize(
-    ("sizes", "said"),
-    [
-        ({"only": 9}, "has 1 class: a class-disjoint split needs at least 4"),
-        ({f"lonely {i}": 1 for i in range(8)}, "every training class has a single image"),
-    ],
-)
-def test_a_folder_that_cannot_be_compared_on(tmp_path: Path, sizes: dict[str, int], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        tiny_compare(tmp_path / "out", data=folder_of_images(tmp_path / "images", sizes), protocol=None)
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

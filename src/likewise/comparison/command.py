@@ -52,6 +52,8 @@ def closing_lines(results: ComparisonResults) -> list[str]:
         if winner is not None:
             lines.append(f"best: {plain(winner.title)} on {plain(data)}, in {place}; use it with")
             lines.append(f"  likewise embed {shlex.quote(str(place))} IMAGES --out vectors.npz")
+    if not results.num_trials:
+        lines.append("untuned: --trials 8 with another --out tunes every method with the same budget, which takes longer")
     return lines
 
 

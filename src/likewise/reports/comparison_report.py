@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from likewise.comparison.pieces import UNTRAINED
 from likewise.comparison.results import ComparisonResults
 from likewise.configuration import with_settings
 from likewise.methods import METHODS, load_method
@@ -38,7 +39,7 @@ def write_report(results: ComparisonResults, folder: Path) -> Path:
     curves: dict[str, PairCurves | str] = {}
     own = {method.name: method for method in results.used}
     for name in titles:
-        if name in own or name in METHODS:
+        if name != UNTRAINED and (name in own or name in METHODS):
             settings = next(result.settings for result in results.methods if result.name == name)
             curves[name] = pair_curves(with_settings(own.get(name) or load_method(name), settings))
     shared = Shared(results, lines, titles, curves)

@@ -113,11 +113,11 @@ def panels(count: int, *, columns: int, size: tuple[float, float], fixed: bool =
     axes: list[Axes] = list(figure.subplots(rows, columns, squeeze=False).flatten())
     if fixed:
         left, right, bottom, top = MARGINS
-        width, height = size[0] - left - right, size[1] - bottom - top
+        width, height = size[0] * columns, size[1] * rows
         for i, axis in enumerate(axes):
             row, column = divmod(i, columns)
-            place = (column * size[0] + left, (rows - 1 - row) * size[1] + bottom, width, height)
-            axis.set_position([share / (size[j % 2] * (columns, rows)[j % 2]) for j, share in enumerate(place)])
+            x, y = column * size[0] + left, (rows - 1 - row) * size[1] + bottom
+            axis.set_position((x / width, y / height, (size[0] - left - right) / width, (size[1] - bottom - top) / height))
     for axis in axes[count:]:
         axis.set_axis_off()
     return figure, axes[:count]

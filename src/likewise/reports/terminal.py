@@ -25,7 +25,8 @@ from likewise.reports.board import (
 )
 from likewise.reports.markup import plain
 
-SCORE, BESIDE_SCORES = 8, 64  # letters of a column of scores, and of all other columns
+SCORE, BESIDE = 8, 40  # letters of a column of scores, and of all columns beside scores and titles
+TITLE, LONGEST_TITLE = 24, 32
 MARKS = {"best": ("★", "bold green"), "within noise of the best": ("≈", "green")}
 
 
@@ -36,19 +37,22 @@ def leaderboard_view(results: ComparisonResults) -> RenderableType:
 
 @dataclass(frozen=True, eq=False)
 class Leaderboard:
-    """As many scores as the terminal is wide."""
+    """Whole titles where two scores have room beside them, then as many scores as the terminal is wide. Titles give way first."""
 
     results: ComparisonResults
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from _view(self.results, max(1, (options.max_width - BESIDE_SCORES) // SCORE))
+        longest = min(LONGEST_TITLE, max(len(plain(method.title)) for method in self.results.methods))
+        room = options.max_width - BESIDE
+        title = min(longest, max(room - 2 * SCORE, min(TITLE, room - SCORE), SCORE))
+        yield from _view(self.results, max(1, (room - title) // SCORE), title)
 
 
-def _view(results: ComparisonResults, num_scores: int) -> Iterator[RenderableType]:
+def _view(results: ComparisonResults, num_scores: int, title_width: int) -> Iterator[RenderableType]:
     for dataset in datasets_of(results):
         board = board_of(results, dataset)
         yield Text(plain(dataset), style="bold")
-        yield _table(board, board.scores[:num_scores])
+        yield _table(board, board.scores[:num_scores], title_width)
         yield Text(plain(headline(board)))
         for method in board.apart:
             yield Text(f"{plain(method.title)} is listed apart: {plain(method.apart)}", style="dim")
@@ -61,10 +65,10 @@ def _view(results: ComparisonResults, num_scores: int) -> Iterator[RenderableTyp
         yield Text(f"! {plain(note)}", style="yellow")
 
 
-def _table(board: Board, scores: tuple[str, ...]) -> Table:
+def _table(board: Board, scores: tuple[str, ...], title_width: int) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 1), header_style="dim", pad_edge=False)
     table.add_column("", no_wrap=True, min_width=1)
-    table.add_column("method", no_wrap=True, overflow="ellipsis", max_width=24)
+    table.add_column("method", no_wrap=True, overflow="ellipsis", max_width=title_width)
     for i, name in enumerate(scores):
         table.add_column(name, justify="right", no_wrap=True)
         if i == 0:
