@@ -55,7 +55,7 @@ def test_heads(head: str, autocast: bool) -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
         embeddings = network.members[0](IMAGES)
         rows = network(IMAGES)
-    widths = [64, 64, 128] if head == "none" else [16, 16, 16]
+    widths = [64, 128, 256] if head == "none" else [16, 16, 16]
     assert [tuple(e.shape) for e in embeddings] == [(5, width) for width in widths]
     assert rows.shape == (5, network.width) == (5, sum(widths))
     assert {e.dtype for e in (*embeddings, rows)} == {torch.float32}
@@ -79,7 +79,7 @@ def test_linear_head_by_hand() -> None:
     weight, bias = member.heads["high"][-1].weight, member.heads["high"][-1].bias
     torch.testing.assert_close(member(IMAGES)[0], features.amax((2, 3)) @ weight.T + bias)
     assert bias.abs().max() == 0
-    bound = math.sqrt(6 / (128 + 7))  # Xavier
+    bound = math.sqrt(6 / (256 + 7))  # Xavier
     assert 0.9 * bound < weight.abs().max() <= bound
 
 
@@ -89,8 +89,8 @@ def test_rll_head_layers() -> None:
     kinds = [type(layer).__name__ for layer in heads["low"]]
     assert kinds == ["AdaptiveAvgPool2d", "Conv2d", "BatchNorm2d", "ReLU", "Flatten", "Linear", "BatchNorm1d", "ReLU", "Projection"]
     assert [tuple(p.shape) for p in heads["low"].parameters() if p.ndim > 1] == [(128, 64, 1, 1), (1024, 2048), (16, 1024)]
-    assert [tuple(p.shape) for p in heads["mid"].parameters() if p.ndim > 1] == [(128, 64, 1, 1), (1024, 512), (16, 1024)]
-    assert [tuple(p.shape) for p in heads["high"].parameters()] == [(16, 128)]
+    assert [tuple(p.shape) for p in heads["mid"].parameters() if p.ndim > 1] == [(128, 128, 1, 1), (1024, 512), (16, 1024)]
+    assert [tuple(p.shape) for p in heads["high"].parameters()] == [(16, 256)]
 
 
 def test_layer_norm_head_does_not_see_scale_and_shift() -> None:
