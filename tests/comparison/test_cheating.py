@@ -122,7 +122,7 @@ def test_a_loss_that_peeks_sees_nothing_and_is_told_on(tmp_path: Path, monkeypat
 
 def test_changing_a_network_after_the_test_classes_were_seen(tmp_path: Path) -> None:
     """The score of an exchanged network is refused: the run opened the test part with other weights."""
-    found = tiny_compare(tmp_path / "out", methods=["contrastive"], trials=0, seeds=2)
+    found = tiny_compare(tmp_path / "out", methods=["contrastive"], trials=0, seeds=2, keep_networks=True)
     home = home_of(tmp_path / "out")
     assert home is not None
     assert openings_of(found).count("refused") == 0

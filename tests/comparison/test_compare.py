@@ -215,6 +215,7 @@ def test_the_command(tmp_path: Path) -> None:
     status = CliRunner().invoke(app, ["compare", "--status", str(out)])
     assert status.exit_code == 0, status.output
     assert "finished, 7 of 7 pieces done" in " ".join(status.output.split())
+    assert "report.html" in status.output
     other = CliRunner().invoke(app, [*words, "--trials", "2"])
     assert other.exit_code == 2
     assert "trials is 0 there and 2 here" in other.output
