@@ -23,6 +23,7 @@ from likewise.comparison.pieces import COST, KINDS, Kind, Piece
 from likewise.comparison.plan import Plan, Progress
 from likewise.comparison.store import Row
 from likewise.data.doctor import count_of
+from likewise.reports.board import REPORT
 
 STAGES: dict[Kind, str] = {"trial": "tuning", "final": "training", "score": "test scores", "items": "pictures"}
 PLAIN = 30.0  # seconds between two lines where nobody watches a bar
@@ -42,7 +43,7 @@ def live_progress() -> Iterator[OnProgress]:
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[best]}", style="green"),
+        TextColumn("{task.fields[best]}", style="green", markup=False),
     )
     with Bar(*columns, console=console, transient=True, refresh_per_second=4, speed_estimate_period=600) as bar:
         task = bar.add_task("starting", total=None, pieces="", best="")
@@ -114,16 +115,15 @@ def status_view(folder: Path, *, store: str | None) -> RenderableType:
         raise ValueError(f"the database of {folder} does not know this comparison: was it emptied?")
     progress = Progress(Plan.of(found[0]), rows)
     done, total = counted(progress)
+    head = Text.assemble((str(folder), "bold"), f": {stage(progress)}, {len(done)} of {len(total)} pieces done")
     lines = [
-        f"[bold]{folder}[/]: {stage(progress)}, {len(done)} of {len(total)} pieces done",
         f"started {found[1]['created']}: {found[1]['command']}",
+        best_so_far(progress),
+        f"report: {folder / REPORT}" if (folder / REPORT).is_file() else "",
     ]
-    if best_so_far(progress):
-        lines.append(best_so_far(progress))
     under_way = [row for row in rows.values() if row.finished is None]
     failed = Counter((row.piece.method, row.failure) for row in rows.values() if row.failure is not None)
-    texts = [Text.from_markup(line) if line.startswith("[bold]") else Text(line) for line in lines]
-    views: list[RenderableType] = [*texts, _by_method(progress)]
+    views: list[RenderableType] = [head, *(Text(line) for line in lines if line), _by_method(progress)]
     views += [Text(_in_words(row)) for row in under_way]
     views += [
         Text(f"failed: {method}, {count_of(times, 'piece', 'pieces')}: {said}", style="red") for (method, said), times in failed.items()
@@ -144,7 +144,7 @@ def _by_method(progress: Progress) -> Table:
         for kind in stages:
             counts = [sum(piece.kind == kind and piece.method == method.name for piece in pieces) for pieces in (done, total)]
             cells.append(f"{counts[0]}/{counts[1]}" if counts[1] else "")
-        table.add_row(method.title, *cells)
+        table.add_row(Text(method.title), *cells)
     return table
 
 

@@ -9,6 +9,7 @@ from likewise.comparison.pieces import UNTRAINED
 from likewise.comparison.results import ComparisonResults, Estimate, MethodResult
 from likewise.data.doctor import count_of
 
+REPORT = "report.html"  # in the comparison's folder
 LEADING = ("MAP@R", "R@1", "RP", "mAP", "NMI", "AMI")  # the first that every method has decides the order
 NONE = "\N{EN DASH}"  # where there is no value
 COLUMNS = ("MAP@R", "R@1", "RP", "mAP", "NMI", "AMI")  # before any other score

@@ -8,7 +8,7 @@ from likewise.comparison.pieces import UNTRAINED
 from likewise.comparison.results import ComparisonResults
 from likewise.configuration import with_settings
 from likewise.methods import METHODS, load_method
-from likewise.reports.board import board_of, datasets_of
+from likewise.reports.board import REPORT, board_of, datasets_of
 from likewise.reports.drawing import method_lines, write_whole
 from likewise.reports.page import Shared, report_page
 from likewise.reports.pair_weighting import PairCurves, pair_curves
@@ -65,7 +65,7 @@ def write_report(results: ComparisonResults, folder: Path) -> Path:
         ("leaderboard.csv", csv_table(results)),
         ("leaderboard.md", markdown_table(results, boards)),
         ("leaderboard.tex", latex_table(results, boards)),
-        ("report.html", report_page(shared, boards)),
+        (REPORT, report_page(shared, boards)),
     ):
         write_whole(folder / name, text.encode())
-    return folder / "report.html"
+    return folder / REPORT
