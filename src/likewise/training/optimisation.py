@@ -19,8 +19,8 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """The protocol's optimiser over four kinds of parameters: backbone, new layers, proxies, and the loss's own.
 
-    Each group's rate is the protocol's times the method's multiple. Where the backbone is not pretrained everything is new, and
-    learns at the protocol's rate. Norms, biases and other vectors do not decay, nor do the
+    Each group's rate is the protocol's times the method's multiple. Where the backbone is not pretrained everything is new: the
+    head too has the protocol's rate, and proxies and the loss's own keep their ratio to it. Norms, biases and other vectors do not decay, nor do the
     loss's own parameters. A group knows its `base` rate and whether it is `new`.
     """
     backbone: list[nn.Parameter] = []
@@ -33,8 +33,8 @@ def make_optimizer(
     groups = [
         *_groups(backbone, rate=1.0, decay=decay, new=False),
         *_groups(head, rate=rates.head if pretrained else 1.0, decay=decay, new=True),
-        *_groups(proxies, rate=rates.proxies if pretrained else 1.0, decay=decay, new=True),
-        *_groups(own, rate=rates.loss if pretrained else 1.0, decay=0.0, new=True),
+        *_groups(proxies, rate=rates.proxies if pretrained else rates.proxies / rates.head, decay=decay, new=True),
+        *_groups(own, rate=rates.loss if pretrained else rates.loss / rates.head, decay=0.0, new=True),
     ]
     for group in groups:
         group["base"] = group["lr"] = group["lr"] * rates.base * protocol.learning_rate
