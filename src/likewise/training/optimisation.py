@@ -19,8 +19,8 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """The protocol's optimiser over four kinds of parameters: backbone, new layers, proxies, and the loss's own.
 
-    Each group's rate is the protocol's times the method's multiple. Where the backbone is not pretrained everything is new: the
-    head too has the protocol's rate, and proxies and the loss's own keep their ratio to it. Norms, biases and other vectors do not decay, nor do the
+    Each group's rate is the protocol's times the method's multiple. Where the backbone is not pretrained everything is new: the head too
+    has the protocol's rate, and proxies and the loss's own keep their ratio to it. Norms, biases and other vectors do not decay, nor do the
     loss's own parameters. A group knows its `base` rate and whether it is `new`.
     """
     backbone: list[nn.Parameter] = []
