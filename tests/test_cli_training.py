@@ -239,7 +239,10 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "chance in scoring": (("raw", "glyphs:classes=20,images=4", "--protocol", "quick", "--set", "test_augmentation=resized28"), "chance"),
     "metric": (("raw", "{data}", "--set", 'metrics=["R@K", "MAPR"]'), "did you mean 'MAP@R'?"),
-    "validation": (("raw", "{data}", "--set", "validation=0.02"), "--set validation=0.17, or --set validation=0 to take the last step"),
+    "validation": (
+        ("raw", "{data}", "--set", "validation=0.02", "--set", "few_classes=error"),
+        "--set validation=0.17, or --set validation=0 to take the last step",
+    ),
 }
 
 

@@ -25,7 +25,7 @@ def _missing(what: str) -> None:
     pytest.skip(message)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """The browser, headless."""
     program = shutil.which("chromium")

@@ -44,7 +44,7 @@ def test_micro_batches_give_the_gradient_of_the_batch(chosen: Method, micro_batc
         assert any(name.startswith("objectives") for name in found)
     for name, gradient in expected.items():
         error = float((found[name] - gradient).norm() / gradient.norm().clamp(min=1e-6))
-        assert error < 1e-5, name  # round-off of float32 sums over the batch in another order
+        assert error < 3e-5, name  # round-off of float32 sums over the batch in another order
     assert sum(float(gradient.abs().sum()) for gradient in expected.values()) > 1e-3
 
 
