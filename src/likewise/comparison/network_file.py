@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 
 from likewise.configuration import as_table, from_table
 from likewise.models.network import Network, NetworkSpec, make_network
+from likewise.whole_file import write_whole
 
 
 def save_network(network: Network, path: Path) -> str:
@@ -29,14 +29,3 @@ def load_network(path: Path) -> Network:
         network = make_network(spec, seed=0)
         network.load_state_dict({name: held.get_tensor(name) for name in held.keys()})  # noqa: SIM118  # it is no mapping
     return network
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Whole or not at all, whoever else writes the same."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 
 from likewise.comparison.faults import is_of_the_place
-from likewise.comparison.network_file import load_network, save_network, write_whole
+from likewise.comparison.network_file import load_network, save_network
 from likewise.comparison.pieces import BY, UNTRAINED, Piece
 from likewise.comparison.plan import Plan, Progress
 from likewise.comparison.queries import halves_of, pack_queries, scores_on_test
@@ -32,6 +32,7 @@ from likewise.training.fit import fit
 from likewise.training.loop import network_spec
 from likewise.training.scoring import embed_feed
 from likewise.training.train import SPLIT_SEED, file_digest
+from likewise.whole_file import write_whole
 
 NETWORKS = "networks"  # the trained networks, until they are scored
 OPENINGS = "test_openings.jsonl"  # the guard's record

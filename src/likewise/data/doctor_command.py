@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from likewise.data.dataset import Features
 from likewise.data.doctor import DatasetReport, diagnose_dataset
 from likewise.data.doctor_view import report_view
 from likewise.data.readers import read
+from likewise.whole_file import write_whole
 
 
 def run_doctor(data: str, *, out: Path | None = None, as_json: bool = False, sheet: Path | None = None) -> DatasetReport:
@@ -35,28 +34,18 @@ def run_doctor(data: str, *, out: Path | None = None, as_json: bool = False, she
         report = diagnose_dataset(dataset, on_progress=on_progress)
     found = json.dumps(report.as_json(), indent=2, allow_nan=False)
     if out is not None:
-        _write(out / "report.json", f"{found}\n".encode())
+        write_whole(out / "report.json", f"{found}\n".encode())
         if not isinstance(dataset.items, Features):
             sheet = sheet or out / "contact_sheet.png"
     if sheet is not None:
         picture = io.BytesIO()
         contact_sheet(dataset, report).save(picture, format="PNG")
-        _write(sheet, picture.getvalue())
+        write_whole(sheet, picture.getvalue())
     if as_json:
         sys.stdout.write(found + "\n")
     else:
         Console().print(report_view(report))
     return report
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all."""
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        unfinished.write_bytes(data)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ RLL_GRID: dict[Level, int] = {"low": 4, "mid": 2}
 
 
 class Projection(nn.Linear):
-    """The last linear layer, Xavier-initialised: in float32 under autocast too, since 8 bits cannot tell near neighbours apart."""
+    """The last linear layer, Xavier-initialised; in float32 (its weights' type) under autocast too, for 8 bits are too few."""
 
     def __init__(self, in_features: int, dim: int, *, bias: bool) -> None:
         super().__init__(in_features, dim, bias=bias)
@@ -24,7 +24,7 @@ class Projection(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         with torch.autocast(input.device.type, enabled=False):
-            return super().forward(input.float())
+            return super().forward(input.to(self.weight.dtype))
 
 
 def linear_head(channels: int, dim: int, *, pooling: str, level: Level) -> nn.Sequential:

@@ -9,7 +9,7 @@ from likewise.comparison.results import ComparisonResults
 from likewise.configuration import with_settings
 from likewise.methods import METHODS, load_method
 from likewise.reports.board import REPORT, board_of, datasets_of
-from likewise.reports.drawing import method_lines, write_whole
+from likewise.reports.drawing import method_lines
 from likewise.reports.page import Shared, report_page
 from likewise.reports.pair_weighting import PairCurves, pair_curves
 from likewise.reports.pictures import (
@@ -24,6 +24,7 @@ from likewise.reports.pictures import (
     write_picture,
 )
 from likewise.reports.tables import csv_table, latex_table, markdown_table
+from likewise.whole_file import write_whole
 
 
 def write_report(results: ComparisonResults, folder: Path) -> Path:

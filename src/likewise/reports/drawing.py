@@ -6,7 +6,6 @@ variables, so that it follows light and dark (see page.css, which gives the same
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from likewise.reports.markup import Markup, escape, plain
 from likewise.reports.weight_curves import COLOURS as PAIR_COLOURS
+from likewise.whole_file import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -152,16 +152,6 @@ def save_figure(figure: Figure, path: Path) -> None:
     figure.set_layout_engine("none")  # everything has its place now
     write_whole(path.with_suffix(".png"), picture.getvalue())
     write_whole(path.with_suffix(".svg"), _svg(figure, path.name, transparent=False).encode())
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """The whole file or none: whoever looks never finds half of it."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_bytes(content)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def said(text: str) -> str:
