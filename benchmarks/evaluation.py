@@ -171,7 +171,7 @@ def breakdown(size: str) -> None:
     """Where the time goes on CUDA: the products alone, counting alone, and everything, for several blocks, mirrored or not."""
     from likewise.evaluation import ranks as ranks_module
     from likewise.evaluation import retrieval
-    from likewise.evaluation.score import Scorer, full_float32
+    from likewise.evaluation.similarity import Scorer, full_float32
 
     embeddings, labels = data(size, "cuda")
 

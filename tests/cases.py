@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import likewise
-from likewise.batch_loss import trait
+from likewise.engines.reduce import trait
 
 NUM_CLASSES, DIM = 6, 8
 
@@ -160,4 +160,4 @@ def assert_same(found: Outcome, expected: Outcome, *, rtol: float, atol: float) 
 def hold_positives(monkeypatch: Any, *, as_columns: bool) -> None:
     """Whatever the batch's size: the positives of a row as the few columns of its class, or as a mask over the whole row."""
     # likewise.objective is the function; the module of that name is found here
-    monkeypatch.setattr(sys.modules["likewise.objective"], "COMPACT_PAIRS", 0 if as_columns else 10**12)
+    monkeypatch.setattr(sys.modules["likewise.objectives"], "COMPACT_PAIRS", 0 if as_columns else 10**12)

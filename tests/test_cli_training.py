@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from likewise.cli import app
 from likewise.models.backbones import make_backbone
 from likewise.training import checkpoints, train
-from likewise.training.keeper import Keeper
+from likewise.training.run_writer import Keeper
 
 from .training.tiny import events, held, protocol_file, vectors_file, weights_of
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 import likewise
-from likewise.batch_loss import trait
 from likewise.engines import Blocked, Compiled, Dense, choose_engine
+from likewise.engines.reduce import trait
 from likewise.pairs import Pairs, masked_mean
 from likewise.references import batch_rows
 

@@ -13,11 +13,11 @@ from likewise.data.readers import READERS
 from likewise.losses import LOSSES
 from likewise.methods import FOLDER, METHODS, Method, at, load_method
 from likewise.models.heads import HEADS
-from likewise.objective import Objective
+from likewise.objectives import Objective
+from likewise.pair_weighting import pair_weights
 from likewise.protocols import PROTOCOLS, Protocol, load_protocol
 from likewise.training.feeds import make_sampler
-from likewise.training.objectives import Objectives
-from likewise.weights import pair_weights
+from likewise.training.method_objective import Objectives
 
 from .file_opening import opening
 

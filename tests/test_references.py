@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import likewise
-from likewise.batch_loss import trait
+from likewise.engines.reduce import trait
 from likewise.references import MemoryBank, support_items
 
 from .allocations import LargestTensor

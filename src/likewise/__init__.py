@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from likewise.evaluation import evaluate, nearest
 from likewise.losses import LOSSES
 from likewise.mining import MINERS
-from likewise.objective import Objective, objective
-from likewise.weights import DesignedByWeights, pair_weights
+from likewise.objectives import Objective, objective
+from likewise.pair_weighting import DesignedByWeights, pair_weights
 
 if TYPE_CHECKING:
     from likewise.comparison.compare import compare

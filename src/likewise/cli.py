@@ -93,7 +93,7 @@ def train(
         return
     from rich.console import Console
 
-    from likewise.training.view import result_view
+    from likewise.terminal.run_view import result_view
 
     Console().print(result_view(result))
 
@@ -127,11 +127,11 @@ def compare(
             if status is not None:
                 from rich.console import Console
 
-                from likewise.comparison.progress_view import status_view
+                from likewise.terminal.comparison_progress import status_view
 
                 Console().print(status_view(status, store=store))
                 return
-            from likewise.comparison.command import run_compare
+            from likewise.terminal.comparison_command import run_compare
 
             run_compare(
                 data or [],
@@ -228,7 +228,7 @@ def evaluate(
         return
     from rich.console import Console
 
-    from likewise.evaluation.tables import summary_view
+    from likewise.terminal.score_tables import summary_view
 
     Console().print(summary_view(summary, str(file)))
 
@@ -244,7 +244,7 @@ def doctor(
     """Look at every image of DATA: broken files, duplicates within and across train and test, class sizes."""
     try:
         with _faults_in_words():
-            from likewise.data.doctor_command import run_doctor
+            from likewise.terminal.doctor_command import run_doctor
 
             report = run_doctor(data, out=out, as_json=as_json, sheet=contact_sheet)
     except KeyboardInterrupt:
@@ -259,7 +259,7 @@ def methods(
     as_json: Annotated[bool, typer.Option("--json", help="All settings, machine-readable to stdout.")] = False,
 ) -> None:
     """List the methods: what is compared."""
-    from likewise.listing import methods_view, settings_of_methods
+    from likewise.terminal.catalogue import methods_view, settings_of_methods
 
     _print_listing(settings_of_methods() if as_json else methods_view())
 
@@ -269,7 +269,7 @@ def protocols(
     as_json: Annotated[bool, typer.Option("--json", help="All conditions, machine-readable to stdout.")] = False,
 ) -> None:
     """List the protocols: what is equal for every method."""
-    from likewise.listing import protocols_view, settings_of_protocols
+    from likewise.terminal.catalogue import protocols_view, settings_of_protocols
 
     _print_listing(settings_of_protocols() if as_json else protocols_view())
 
@@ -315,7 +315,7 @@ def _progress() -> Iterator[Callable[[str], None] | None]:
 
 def _show_run(folder: Path, *, as_json: bool) -> None:
     """The scores that a run ended with."""
-    from likewise.training.view import finished_run, result_view
+    from likewise.terminal.run_view import finished_run, result_view
 
     result = finished_run(folder)
     if as_json:

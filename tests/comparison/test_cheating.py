@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from likewise.comparison.conditions import datasets_of, make_plan
-from likewise.comparison.home import Home, home_of, open_home
-from likewise.comparison.owner import Owner
+from likewise.comparison.folder import Home, home_of, open_home
 from likewise.comparison.pieces import Piece
 from likewise.comparison.plan import Progress
-from likewise.comparison.work import Context, Workshop
+from likewise.comparison.processes import Owner
+from likewise.comparison.request import datasets_of, make_plan
+from likewise.comparison.workshop import Context, Workshop
 from likewise.data.guard import TestGuard, TestKey
 from likewise.losses.contrastive import Contrastive
 from likewise.pairs import Pairs

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from likewise.cli import app
-from likewise.comparison.home import DATABASE
+from likewise.comparison.folder import DATABASE
 from likewise.comparison.results import ComparisonResults
 from likewise.configuration import Named
 from likewise.data.dataset import Dataset, Features

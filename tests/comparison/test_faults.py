@@ -12,7 +12,7 @@ import sqlalchemy as sql
 from typer.testing import CliRunner
 
 from likewise.cli import app
-from likewise.comparison.home import DATABASE
+from likewise.comparison.folder import DATABASE
 from likewise.comparison.plan import Progress
 from likewise.comparison.results import ComparisonResults
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from likewise.comparison.home import home_of
+from likewise.comparison.folder import home_of
 from likewise.comparison.results import ComparisonResults
 
 from .tiny import DATA, openings_of, table_of, tiny_compare

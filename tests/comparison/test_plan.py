@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from likewise.comparison.conditions import PAPER_METHODS, difference, methods_of
 from likewise.comparison.pieces import Piece
 from likewise.comparison.plan import NO_METHOD, Plan, Progress, Source, apart
+from likewise.comparison.request import PAPER_METHODS, difference, methods_of
 from likewise.comparison.store import Row
 from likewise.comparison.tuning import draw_sets
 from likewise.methods import METHODS, load_method

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from likewise.comparison import store as store_module
-from likewise.comparison.owner import Owner
 from likewise.comparison.pieces import Piece
+from likewise.comparison.processes import Owner
 from likewise.comparison.store import Found, Store, masked
 
 PIECES = [Piece("final", "glyphs", "", "raw_vthm", seed) for seed in range(20)]

@@ -13,8 +13,8 @@ from PIL import Image
 
 from likewise.evaluation import per_query
 from likewise.reports.comparison_report import write_report
+from likewise.reports.embeddings import read_vectors
 from likewise.reports.ranked_lists import ranked_lists
-from likewise.reports.vectors import read_vectors
 
 from .made_up import HOSTILE, made_up
 

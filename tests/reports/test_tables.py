@@ -12,7 +12,7 @@ from likewise.comparison.results import ComparisonResults
 from likewise.reports.board import board_of, datasets_of, headline
 from likewise.reports.charts import rank_groups
 from likewise.reports.tables import csv_table, latex_table, latex_text, markdown_table
-from likewise.reports.terminal import leaderboard_view
+from likewise.terminal.leaderboard import leaderboard_view
 
 from .made_up import HOSTILE, made_up
 

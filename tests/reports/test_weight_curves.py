@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
+from likewise.pair_weighting import weight_curve
 from likewise.reports.weight_curves import COLOURS, FIGURE_1, NEGATIVES, POSITIVES, weight_curves_figure
-from likewise.weights import weight_curve
 
 
 def test_every_panel_shows_its_loss() -> None:

@@ -13,7 +13,7 @@ import torch
 import likewise
 from likewise.samplers.episode import Episode
 from likewise.samplers.group import Group
-from likewise.samplers.n_pair import NPair
+from likewise.samplers.two_per_class import NPair
 
 
 def labels_of(*sizes: int) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from likewise.comparison.home import Home
+from likewise.comparison.folder import Home
 from likewise.comparison.network_file import load_network
 from likewise.comparison.pieces import Piece
 from likewise.comparison.results import ComparisonResults, MethodResult
-from likewise.comparison.work import NETWORKS, Context, file_name
+from likewise.comparison.workshop import NETWORKS, Context, file_name
 from likewise.configuration import as_table, with_settings
 from likewise.models.bundle import DESCRIPTION
 from likewise.models.embedder import Embedder

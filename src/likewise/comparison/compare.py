@@ -15,16 +15,16 @@ from typing import Any
 from typing import Protocol as Interface
 
 from likewise.comparison.best import keep_best
-from likewise.comparison.conditions import DataAsked, MethodsAsked, datasets_of, make_plan
 from likewise.comparison.faults import told_how_to_go_on
+from likewise.comparison.folder import Home, open_home
 from likewise.comparison.gather import Gatherer
-from likewise.comparison.home import Home, open_home
 from likewise.comparison.local_runner import LocalRunner, OnProgress
 from likewise.comparison.plan import Plan, Progress
+from likewise.comparison.request import DataAsked, MethodsAsked, datasets_of, make_plan
 from likewise.comparison.results import ComparisonResults
 from likewise.comparison.tuning import Study, record_studies
-from likewise.comparison.work import Context
 from likewise.comparison.worker import Orders
+from likewise.comparison.workshop import Context
 from likewise.protocols import Protocol
 from likewise.training.devices import checked_device
 

@@ -16,7 +16,7 @@ from likewise.comparison.queries import unpack_queries
 from likewise.comparison.results import ComparisonResults, Curve, MethodResult, TestItems, Trial
 from likewise.comparison.statistics import beside_the_best, estimates, rank_test
 from likewise.comparison.store import Found, Row, Store
-from likewise.comparison.work import Context
+from likewise.comparison.workshop import Context
 from likewise.configuration import as_table
 from likewise.evaluation.retrieval import PerQuery
 from likewise.methods import Method, at

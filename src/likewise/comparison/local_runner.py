@@ -10,8 +10,8 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from likewise.comparison.owner import Owner, this_host
 from likewise.comparison.plan import Progress
+from likewise.comparison.processes import Owner, this_host
 from likewise.comparison.store import Found, Store
 from likewise.comparison.worker import STOPPED, Orders, work
 

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 from likewise.configuration import as_table, from_table
+from likewise.files import write_whole
 from likewise.models.network import Network, NetworkSpec, make_network
-from likewise.whole_file import write_whole
 
 
 def save_network(network: Network, path: Path) -> str:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from likewise.comparison.local_runner import DEATHS, OnProgress
-from likewise.comparison.owner import Owner
 from likewise.comparison.pieces import Piece
 from likewise.comparison.plan import Progress
+from likewise.comparison.processes import Owner
 from likewise.comparison.store import Found, Row, Store
-from likewise.comparison.work import Context, Workshop
 from likewise.comparison.worker import Orders, signs_of_life
+from likewise.comparison.workshop import Context, Workshop
 
 if TYPE_CHECKING:
     from ray import ObjectRef

@@ -19,8 +19,8 @@ import sqlalchemy as sql
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
 
 from likewise.comparison.faults import StoreFault
-from likewise.comparison.owner import Owner
 from likewise.comparison.pieces import Kind, Piece
+from likewise.comparison.processes import Owner
 
 LEASE = 60.0  # seconds of silence after which another machine's claim is void
 BEAT = 5.0  # seconds between two signs of life

@@ -17,10 +17,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from likewise.comparison.faults import StoreFault
-from likewise.comparison.owner import Owner
 from likewise.comparison.plan import Progress
+from likewise.comparison.processes import Owner
 from likewise.comparison.store import BEAT, Store
-from likewise.comparison.work import Context, Workshop
+from likewise.comparison.workshop import Context, Workshop
 
 IDLE = 0.1  # seconds between two looks for a piece that has become due
 STOPPED = 3  # exit code of a worker that disk or database keep from working

@@ -19,12 +19,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from likewise.checks import known_name
 from likewise.data.augmentation import AUGMENTATIONS, Augmentation, Choices, Colour, Int64s, choose
 from likewise.data.batch_check import Numbers, check_batch
 from likewise.data.colour import erased, jittered
 from likewise.data.crops import copied_crops, crop_numbers, gathered_crops, num_taps
 from likewise.data.packed import PackedImages, concrete_device
-from likewise.door import known_name
 
 RESIDENT_SHARE = 0.5  # of a GPU's free memory that a packed set may take
 CROP_COLUMNS = 7  # of the whole numbers of an image; the four of its erased rectangle follow

@@ -10,7 +10,7 @@ from torch import Tensor
 from likewise.evaluation.nearest import block_shape, check_k, top
 from likewise.evaluation.positives import Classes
 from likewise.evaluation.ranks import Ranks
-from likewise.evaluation.score import Embeddings, as_embeddings
+from likewise.evaluation.similarity import Embeddings, as_embeddings
 
 
 def pack_bits(embeddings: Embeddings) -> Tensor:

@@ -9,7 +9,7 @@ from sklearn.metrics.cluster import contingency_matrix
 
 from likewise.evaluation.kmeans import Backend, Clusters, kmeans
 from likewise.evaluation.labels import Labels, class_codes
-from likewise.evaluation.score import Embeddings, as_embeddings
+from likewise.evaluation.similarity import Embeddings, as_embeddings
 
 __all__ = ["CLUSTERING_SCORES", "Clusters", "adjusted_mutual_information", "clustering_scores", "kmeans"]
 

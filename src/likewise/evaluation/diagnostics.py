@@ -14,7 +14,7 @@ from torch import Tensor
 
 from likewise.evaluation.labels import Labels, class_codes
 from likewise.evaluation.nearest import nearest
-from likewise.evaluation.score import Embeddings, as_embeddings, full_float32
+from likewise.evaluation.similarity import Embeddings, as_embeddings, full_float32
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 FINE = 100  # quantiles are read from bins this many times finer than the histogram's

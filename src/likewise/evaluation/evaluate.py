@@ -6,7 +6,7 @@ from typing import Literal
 from likewise.evaluation.binary import unpack_bits
 from likewise.evaluation.labels import Labels, class_codes
 from likewise.evaluation.retrieval import RETRIEVAL_METRICS, per_query
-from likewise.evaluation.score import Embeddings, as_embeddings
+from likewise.evaluation.similarity import Embeddings, as_embeddings
 
 CLUSTERING_METRICS = ("NMI", "NMI_geometric", "AMI")
 METRICS = (*RETRIEVAL_METRICS, *CLUSTERING_METRICS)

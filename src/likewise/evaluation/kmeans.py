@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from likewise.evaluation.score import full_float32
+from likewise.evaluation.similarity import full_float32
 
 Backend = Literal["auto", "torch", "faiss"]
 Array = np.ndarray

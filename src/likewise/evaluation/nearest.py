@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from likewise.evaluation.score import Embeddings, Scorer, coarse_float32, full_float32
+from likewise.evaluation.similarity import Embeddings, Scorer, coarse_float32, full_float32
 from likewise.evaluation.threads import for_each
 
 # Candidates beyond k: as many near ties at the k-th place are settled without a second look at the row.

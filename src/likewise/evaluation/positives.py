@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from likewise.evaluation.score import Scorer
+from likewise.evaluation.similarity import Scorer
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from likewise.evaluation.nearest import (
     worth_mirroring,
 )
 from likewise.evaluation.positives import Classes, Positives
-from likewise.evaluation.score import Scorer
+from likewise.evaluation.similarity import Scorer
 from likewise.evaluation.threads import for_each
 
 # More positives than this a query, and sorting a row is cheaper than one comparison of the row for each.

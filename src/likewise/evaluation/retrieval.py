@@ -10,7 +10,7 @@ from torch import Tensor
 from likewise.evaluation.binary import hamming_ranks
 from likewise.evaluation.labels import Labels, class_codes
 from likewise.evaluation.ranks import Duplicates, RankCounter, Ranks, Wanted
-from likewise.evaluation.score import Embeddings, Scorer, full_float32
+from likewise.evaluation.similarity import Embeddings, Scorer, full_float32
 
 RETRIEVAL_METRICS = ("R@K", "RP", "MAP@R", "mAP")
 

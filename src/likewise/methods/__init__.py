@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from likewise.checks import known_name
 from likewise.configuration import Choice, Named, Uniform, from_table, read_toml, with_settings
-from likewise.door import known_name
 from likewise.losses import LOSSES
 from likewise.mining import MINERS
 from likewise.samplers import SAMPLERS

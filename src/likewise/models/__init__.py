@@ -6,7 +6,7 @@ from likewise.models.embedding import embed_batches, embed_packed, tensor_inputs
 from likewise.models.heads import HEADS
 from likewise.models.network import Member, Network, NetworkSpec, make_network
 from likewise.models.pooling import POOLINGS
-from likewise.models.weights import load_weights
+from likewise.models.weight_files import load_weights
 
 __all__ = [
     "BACKBONES",

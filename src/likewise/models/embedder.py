@@ -26,7 +26,7 @@ from likewise.models.bundle import read_bundle, write_bundle
 from likewise.models.embedding import embed_batches, packed_inputs, tensor_inputs
 from likewise.models.images import Picture, packed_batches
 from likewise.models.network import Network, NetworkSpec, check_levels, make_network
-from likewise.models.weights import load_weights
+from likewise.models.weight_files import load_weights
 
 Items = Sequence[Picture] | Dataset | PackedImages | Tensor | npt.NDArray[Any]
 FILE_SIDE = 256  # what side="auto" means for files, as in packing

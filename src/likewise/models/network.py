@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from likewise.door import known_name
+from likewise.checks import known_name
 from likewise.models.backbones import LEVELS, Backbone, Level, make_backbone
 from likewise.models.heads import HEADS
 from likewise.models.pooling import POOLINGS
-from likewise.models.weights import fit_weights, read_weights
+from likewise.models.weight_files import fit_weights, read_weights
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from likewise.checks import known_name
 from likewise.configuration import from_table, read_toml
 from likewise.data.augmentation import AUGMENTATIONS
-from likewise.door import known_name
 from likewise.evaluation.evaluate import METRICS
 
 FOLDER = Path(__file__).parent

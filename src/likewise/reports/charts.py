@@ -11,7 +11,7 @@ import numpy as np
 from likewise.comparison.results import Estimate, MethodResult, Trial
 from likewise.reports.board import Board
 from likewise.reports.drawing import FAINT, INK, MethodLine, said
-from likewise.reports.pair_weighting import PairCurves
+from likewise.reports.method_curves import PairCurves
 from likewise.reports.weight_curves import COLOURS, LINES, NEGATIVES, POSITIVES, TICKS
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ from pathlib import Path
 from likewise.comparison.pieces import UNTRAINED
 from likewise.comparison.results import ComparisonResults
 from likewise.configuration import with_settings
+from likewise.files import write_whole
 from likewise.methods import METHODS, load_method
 from likewise.reports.board import REPORT, board_of, datasets_of
 from likewise.reports.drawing import method_lines
+from likewise.reports.method_curves import PairCurves, pair_curves
 from likewise.reports.page import Shared, report_page
-from likewise.reports.pair_weighting import PairCurves, pair_curves
 from likewise.reports.pictures import (
     critical_difference_chart,
     leaderboard_chart,
@@ -24,7 +25,6 @@ from likewise.reports.pictures import (
     write_picture,
 )
 from likewise.reports.tables import csv_table, latex_table, markdown_table
-from likewise.whole_file import write_whole
 
 
 def write_report(results: ComparisonResults, folder: Path) -> Path:

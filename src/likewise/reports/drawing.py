@@ -15,9 +15,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from likewise.files import write_whole
 from likewise.reports.markup import Markup, escape, plain
 from likewise.reports.weight_curves import COLOURS as PAIR_COLOURS
-from likewise.whole_file import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

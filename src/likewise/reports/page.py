@@ -14,10 +14,11 @@ from likewise.reports.charts import weights_note
 from likewise.reports.conditions_html import equal_section, guard_section, origin_section, time_section, tuned_section, use_section
 from likewise.reports.drawing import MethodLine
 from likewise.reports.embedding_map import embedding_map
+from likewise.reports.embeddings import read_vectors
 from likewise.reports.examples_html import items_data, lists_section, map_section, shown_items
 from likewise.reports.leaderboard_html import leaderboard, swatch
 from likewise.reports.markup import Markup, data_island, escape, join, tag
-from likewise.reports.pair_weighting import PairCurves
+from likewise.reports.method_curves import PairCurves
 from likewise.reports.pictures import (
     SMALL,
     Chart,
@@ -32,7 +33,6 @@ from likewise.reports.pictures import (
 )
 from likewise.reports.ranked_lists import ranked_lists
 from likewise.reports.sprite import make_sprite
-from likewise.reports.vectors import read_vectors
 
 MOST_SPRITE_BYTES = 900_000  # of all data sets together; a third more in the page
 

@@ -22,7 +22,7 @@ from likewise.reports.charts import (
 )
 from likewise.reports.drawing import MethodLine, drawing, inline_svg, panels, said, save_figure
 from likewise.reports.markup import Markup
-from likewise.reports.pair_weighting import PairCurves
+from likewise.reports.method_curves import PairCurves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

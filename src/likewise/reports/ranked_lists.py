@@ -10,7 +10,7 @@ import torch
 
 from likewise.comparison.results import TestItems
 from likewise.evaluation import nearest, per_query
-from likewise.reports.vectors import Vectors
+from likewise.reports.embeddings import Vectors
 
 Array = npt.NDArray[np.int64]
 NUM_WORST, NUM_DISPUTED, NUM_NEIGHBOURS = 12, 6, 8

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from likewise.mining import Miner
-from likewise.weights import weight_curve
+from likewise.pair_weighting import weight_curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,9 +3,9 @@
 from likewise.samplers.episode import Episode
 from likewise.samplers.group import Group
 from likewise.samplers.hard_classes import HardClasses
-from likewise.samplers.n_pair import NPair
 from likewise.samplers.sampler import BatchSampler
 from likewise.samplers.shuffled import Shuffled
+from likewise.samplers.two_per_class import NPair
 
 SAMPLERS: dict[str, type[BatchSampler]] = {
     "group": Group,

@@ -11,11 +11,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from likewise.checks import known_name
 from likewise.data.batches import Batches, keep_resident
 from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features
 from likewise.data.packed import PackedImages, Problem
-from likewise.door import known_name
 from likewise.methods import Method, at
 from likewise.protocols import Protocol
 from likewise.samplers import SAMPLERS, BatchSampler

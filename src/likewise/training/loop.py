@@ -21,7 +21,7 @@ from likewise.protocols import Protocol
 from likewise.training.devices import Devices
 from likewise.training.feeds import Feed, make_sampler
 from likewise.training.gradient_cache import cached_backward
-from likewise.training.objectives import Objectives
+from likewise.training.method_objective import Objectives
 from likewise.training.optimisation import make_optimizer, set_rates
 from likewise.training.scoring import embed_feed, score
 from likewise.training.watchdogs import collapse_warning, divergence, plateau_warning

@@ -11,7 +11,7 @@ from torch import nn
 from likewise.methods import Method
 from likewise.models.network import Network
 from likewise.protocols import Protocol
-from likewise.training.objectives import Objectives
+from likewise.training.method_objective import Objectives
 
 
 def make_optimizer(

@@ -22,13 +22,13 @@ from likewise.methods import Method, load_method
 from likewise.models.embedder import Embedder, Preprocessing
 from likewise.models.network import Network
 from likewise.protocols import Protocol, load_protocol
-from likewise.training.card import write_card
 from likewise.training.devices import Devices
 from likewise.training.feeds import Feed, Int64s, make_feed
 from likewise.training.fit import Fit, fitted
-from likewise.training.keeper import Keeper
 from likewise.training.loop import Training
+from likewise.training.run_card import write_card
 from likewise.training.run_folder import RunFolder, environment
+from likewise.training.run_writer import Keeper
 from likewise.training.scoring import embed_feed, score
 
 SPLIT_SEED = 0  # the same test classes for every run on a data set

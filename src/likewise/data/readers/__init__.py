@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from likewise.checks import known_name
 from likewise.data.dataset import Dataset
 from likewise.data.readers.cars import read_cars, recognises_cars
 from likewise.data.readers.cub import read_cub, recognises_cub
@@ -19,7 +20,6 @@ from likewise.data.readers.omniglot import read_omniglot, recognises_omniglot
 from likewise.data.readers.reader import Reader
 from likewise.data.readers.sop import read_sop, recognises_sop
 from likewise.data.readers.table import read_table, recognises_table
-from likewise.door import known_name
 
 # A path is read by the first reader that recognises it; a folder that none recognises holds class folders.
 READERS: dict[str, Reader] = {

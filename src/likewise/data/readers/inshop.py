@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
+from likewise.checks import known_name
 from likewise.data.dataset import Box, Dataset, Part
 from likewise.data.readers.listing import Published, Row, columns, dataset_of, text_lines, whole
-from likewise.door import known_name
 
 PUBLISHED = {"train": Published(25_882, 3_997), "query": Published(14_218, 3_985), "gallery": Published(12_612, 3_985)}
 _PARTITION, _BOXES = "list_eval_partition.txt", "list_bbox_inshop.txt"

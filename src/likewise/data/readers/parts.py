@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from likewise.checks import known_name
 from likewise.data.dataset import Part
-from likewise.door import known_name
 
 _WORDS: dict[str, Part | None] = {
     "train": "train",

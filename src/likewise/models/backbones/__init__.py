@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from likewise.door import known_name
+from likewise.checks import known_name
 from likewise.models.backbones.backbone import LEVELS, Backbone, Level, freeze_batch_norm
 from likewise.models.backbones.bn_inception import BNInception
 from likewise.models.backbones.convnet import ConvNet

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from likewise.door import known_name
+from likewise.checks import known_name
 from likewise.models.backbones.backbone import LEVELS, Backbone, Level
 
 PYRAMID = 5  # stages that a convolutional model has at most; what has more features is a row of equal blocks

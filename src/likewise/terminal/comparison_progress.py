@@ -16,11 +16,11 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from likewise.comparison.home import home_of
+from likewise.comparison.folder import home_of
 from likewise.comparison.local_runner import OnProgress
-from likewise.comparison.owner import Owner
 from likewise.comparison.pieces import COST, KINDS, Kind, Piece
 from likewise.comparison.plan import Plan, Progress
+from likewise.comparison.processes import Owner
 from likewise.comparison.store import Row
 from likewise.data.doctor import count_of
 from likewise.reports.board import REPORT

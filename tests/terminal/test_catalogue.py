@@ -7,9 +7,9 @@ from typer.testing import CliRunner
 
 from likewise.cli import app
 from likewise.configuration import from_table
-from likewise.listing import PAPERS, methods_by_paper, protocols_by_origin
 from likewise.methods import METHODS, Method, load_method
 from likewise.protocols import PROTOCOLS, Protocol, load_protocol
+from likewise.terminal.catalogue import PAPERS, methods_by_paper, protocols_by_origin
 
 
 def told(*arguments: str) -> str:

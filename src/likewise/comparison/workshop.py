@@ -26,13 +26,13 @@ from likewise.comparison.thumbnails import write_thumbnails
 from likewise.data.dataset import Dataset, Files
 from likewise.data.guard import TestGuard, TestKey, TestPart
 from likewise.data.splits import Split, folds
+from likewise.files import write_whole
 from likewise.models.network import make_network
 from likewise.training.feeds import Feed, make_feed
 from likewise.training.fit import fit
 from likewise.training.loop import network_spec
 from likewise.training.scoring import embed_feed
 from likewise.training.train import SPLIT_SEED, file_digest
-from likewise.whole_file import write_whole
 
 NETWORKS = "networks"  # the trained networks, until they are scored
 OPENINGS = "test_openings.jsonl"  # the guard's record

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from likewise.checks import known_name
 from likewise.comparison.pieces import UNTRAINED
 from likewise.comparison.plan import NO_METHOD, SWEEPABLE, Plan, Source
 from likewise.comparison.tuning import draw_sets
@@ -17,7 +18,6 @@ from likewise.configuration import with_settings
 from likewise.data.dataset import Dataset, Features
 from likewise.data.readers import read
 from likewise.data.splits import folds, split
-from likewise.door import known_name
 from likewise.methods import METHODS, Method, load_method
 from likewise.protocols import PROTOCOLS, Protocol, load_protocol
 from likewise.training.devices import checked_device

@@ -14,9 +14,9 @@ from rich.console import Console
 from likewise.data.contact_sheet import contact_sheet
 from likewise.data.dataset import Features
 from likewise.data.doctor import DatasetReport, diagnose_dataset
-from likewise.data.doctor_view import report_view
 from likewise.data.readers import read
-from likewise.whole_file import write_whole
+from likewise.files import write_whole
+from likewise.terminal.doctor_view import report_view
 
 
 def run_doctor(data: str, *, out: Path | None = None, as_json: bool = False, sheet: Path | None = None) -> DatasetReport:

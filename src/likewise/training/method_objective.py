@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from likewise.methods import Method
 from likewise.mining import MINERS
-from likewise.objective import Objective, objective, unit
+from likewise.objectives import Objective, objective, unit
 
 
 class Objectives(nn.Module):

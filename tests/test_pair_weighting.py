@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 import likewise
+from likewise.pair_weighting import surrogate, weight_curve
 from likewise.pairs import Pairs, masked_sum
-from likewise.weights import surrogate, weight_curve
 
 STEADY_MINERS = sorted(name for name, miner in likewise.MINERS.items() if not hasattr(miner, "noise"))
 # losses that are not functions of pairs alone as they stand, what pair_weights says about them, and what to set (None: nothing helps)

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from likewise.comparison.compare import compare
-from likewise.comparison.progress_view import live_progress
 from likewise.comparison.results import ComparisonResults
 from likewise.reports.board import board_of
 from likewise.reports.markup import plain
-from likewise.reports.terminal import leaderboard_view
+from likewise.terminal.comparison_progress import live_progress
+from likewise.terminal.leaderboard import leaderboard_view
 
 WORK = ("training", "evaluation")  # what a comparison is for; everything else is overhead
 

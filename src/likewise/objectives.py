@@ -11,11 +11,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from likewise.batch_loss import loss_of_rows, mean_over_ranks, trait
+from likewise.checks import checked_labels, known_name
 from likewise.collective import Ranks
-from likewise.door import checked_labels, known_name
 from likewise.engines import Engine, choose_engine
 from likewise.engines.choice import COMPILE_PAIRS
+from likewise.engines.reduce import loss_of_rows, mean_over_ranks, trait
 from likewise.losses import LOSSES
 from likewise.mining import MINERS, All, Miner, row_noise
 from likewise.references import MemoryBank, Proxies, batch_rows, other_rows, prototype_rows, support_items

@@ -12,9 +12,9 @@ from typing import Any
 
 from filelock import FileLock
 
-from likewise.comparison.conditions import difference
 from likewise.comparison.equal import versions
 from likewise.comparison.plan import Plan
+from likewise.comparison.request import difference
 from likewise.comparison.store import Store, masked, sqlite_url, use_write_ahead_log
 
 MARK = "comparison.json"  # names the comparison in its folder

@@ -8,8 +8,8 @@ import time
 from types import FrameType
 from typing import Any
 
+from likewise.terminal.training_progress import Progress
 from likewise.training.loop import Listener, Row, Training
-from likewise.training.progress import Progress
 from likewise.training.run_folder import RunFolder
 from likewise.training.tensorboard import EventFile
 

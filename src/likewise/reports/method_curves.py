@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from likewise.batch_loss import trait
+from likewise.engines.reduce import trait
 from likewise.losses import LOSSES
 from likewise.methods import Method
 from likewise.mining import MINERS
+from likewise.pair_weighting import weight_curve
 from likewise.reports.weight_curves import EDGE, NEGATIVES, POSITIVES
-from likewise.weights import weight_curve
 
 GRID = 197
 

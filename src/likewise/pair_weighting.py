@@ -30,11 +30,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from likewise.batch_loss import MinedPool, MinedValues, loss_of_rows, trait
-from likewise.door import known_name
+from likewise.checks import known_name
+from likewise.engines.reduce import MinedPool, MinedValues, loss_of_rows, trait
 from likewise.losses import LOSSES, Loss
 from likewise.mining import MINERS, Miner
-from likewise.objective import Objective, unit
+from likewise.objectives import Objective, unit
 from likewise.pairs import NotPairsAloneError, Pairs, Side, masked_sum
 from likewise.rows import CountedFunction, RowFunction, Rows, pairs_of, statistics_dtype
 

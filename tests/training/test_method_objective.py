@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.training.objectives import Objectives
+from likewise.training.method_objective import Objectives
 
 from .tiny import method
 
