@@ -1,21 +1,66 @@
-"""A file that is there whole or not at all, whoever looks or writes at the same time."""
+"""Files: written whole or not at all, whoever looks or writes at the same time; named by their digests; held by one process at a time."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
+
+from filelock import FileLock
+
+LOCKED_FOR = -1.0  # seconds to wait for a lock: as long as it takes
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Written beside its place, flushed to the disk, then renamed. If that fails, what was there stays and nothing is left behind."""
+def write_whole(path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
+    """Written beside its place, flushed to the disk, then renamed. If that fails, what was there stays and nothing is left behind.
+
+    `content` is the bytes, or a function that writes them into the file it is given: for what should not be held in memory.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with unfinished.open("wb") as file:
-            file.write(content)
+            if callable(content):
+                content(file)
+            else:
+                file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(unfinished, path)
+        flush_folder(path.parent)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether this is what a process that was killed in `write_whole` leaves."""
+    name, _, token = path.name.rpartition(".")
+    return name.startswith(".") and len(name) > 1 and len(token) == 8 and all(letter in "0123456789abcdef" for letter in token)
+
+
+def flush_folder(folder: Path) -> None:
+    """Makes renames in the folder last through a power cut, where the system can."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def locked(path: Path, *, timeout: float = LOCKED_FOR) -> FileLock:
+    """`with locked(path):` one process at a time. The lock is a file of its own and goes with its process, however that ends.
+
+    filelock.Timeout where another process holds it for longer than `timeout` seconds.
+    """
+    return FileLock(path, timeout=timeout)

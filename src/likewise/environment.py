@@ -1,0 +1,50 @@
+"""Environment: the versions, processor cores, threads and devices that a result depends on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+import torch
+
+PACKAGES = ("likewise", "torch", "numpy", "scipy", "scikit-learn", "lightning-fabric", "safetensors", "optuna")
+
+
+def versions() -> dict[str, str]:
+    """Python, the platform and the packages that results may depend on."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def num_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def num_threads(number: int | None) -> Iterator[None]:
+    """Torch with so many threads inside; None: as they are. Sums of several threads differ in the last bit."""
+    before = torch.get_num_threads()
+    if number is not None:
+        torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def checked_device(name: str) -> str:
+    """cpu or cuda[:N]; auto is cuda where there is one."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cpu" or (name.split(":")[0] == "cuda" and torch.cuda.is_available()):
+        return name
+    raise ValueError(f"device is {name!r}: expected cpu, auto, or cuda where there is a GPU")

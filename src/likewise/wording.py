@@ -1,0 +1,38 @@
+"""Wording: numbers, durations, sizes and lists as a sentence has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+NONE = "\N{EN DASH}"  # where there is no value
+
+
+def count_of(number: int, one: str, many: str) -> str:
+    """ "1 seed", "3 seeds"."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def percent(value: float, *, digits: int = 2) -> str:
+    return NONE if math.isnan(value) else f"{100 * value:.{digits}f}"
+
+
+def seconds_in_words(seconds: float) -> str:
+    if math.isnan(seconds):
+        return NONE
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def bytes_in_words(count: int) -> str:
+    if not count:
+        return NONE
+    return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
