@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from likewise.configuration import Choice, Named, Uniform, as_table, from_table, read_toml, value_of, with_settings
+from likewise.configuration import Choice, Difference, Named, Uniform, as_table, differing, from_table, read_toml, value_of, with_settings
 
 
 @dataclass(frozen=True)
@@ -135,3 +135,22 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("title = \n")
     with pytest.raises(ValueError, match=r"bad\.toml is not a TOML file: .*line 1"):
         read_toml(tmp_path / "bad.toml")
+
+
+def test_differing_names_settings_by_their_dotted_names() -> None:
+    before = {"a": {"b": 1, "c": {"d": [1, 2]}}, "e": None}
+    assert differing(before, before) == []
+    assert differing(before, {"a": {"b": 2, "c": {"d": [1]}}}) == [Difference("a.b", "1", "2"), Difference("a.c.d", "[1, 2]", "[1]")]
+
+
+def test_differing_tells_what_is_absent_and_a_name_before_its_settings() -> None:
+    before, now = (
+        made(loss={"name": "raw", "alpha": 2.0}),
+        made(loss={"name": "margin", "beta": 1.2}, mining={"name": "vthm", "margin": 0.1}),
+    )
+    assert differing(as_table(before), as_table(now)) == [
+        Difference("loss.name", "'raw'", "'margin'"),
+        Difference("loss.alpha", "2.0", "absent"),
+        Difference("loss.beta", "absent", "1.2"),
+        Difference("mining", "absent", "'vthm'"),
+    ]

@@ -107,6 +107,33 @@ def as_table(config: Any) -> Any:
     return config
 
 
+@dataclass(frozen=True)
+class Difference:
+    """A setting in which two configurations differ, and both values as a message has them."""
+
+    name: str  # dotted
+    before: str
+    now: str
+
+
+def differing(before: Mapping[str, Any], now: Mapping[str, Any], *, within: str = "") -> list[Difference]:
+    """Every setting in which two tables (see `as_table`) differ. A name comes before the settings that belong to it; None is absent."""
+    differences = []
+    for key in sorted(before.keys() | now.keys(), key=lambda key: (key != "name", key)):
+        name, first, second = f"{within}{key}", before.get(key), now.get(key)
+        if isinstance(first, Mapping) and isinstance(second, Mapping):
+            differences += differing(first, second, within=f"{name}.")
+        elif first != second:
+            differences.append(Difference(name, _in_a_message(first), _in_a_message(second)))
+    return differences
+
+
+def _in_a_message(value: Any) -> str:
+    if value is None:
+        return "absent"
+    return repr(value["name"] if isinstance(value, Mapping) and "name" in value else value)
+
+
 def value_of(text: str) -> Any:
     """What `key=text` on a command line means: a TOML value, or else the text itself."""
     try:

@@ -143,7 +143,7 @@ def test_a_plan_survives_the_store() -> None:
         ({"sweeps": {"dim": (4,)}}, r"sweeps.dim is absent there and \[4\] here"),
         (
             {"data": (Source("glyphs", "glyphs", {"fingerprint": "other", "test_digest": "t"}),)},
-            "data.glyphs.content is f there and other here",
+            "data.glyphs.content is 'f' there and 'other' here",
         ),
     ],
 )

@@ -14,7 +14,7 @@ from likewise.checks import known_name
 from likewise.comparison.pieces import UNTRAINED
 from likewise.comparison.plan import NO_METHOD, SWEEPABLE, Plan, Source
 from likewise.comparison.tuning import draw_sets
-from likewise.configuration import with_settings
+from likewise.configuration import differing, with_settings
 from likewise.data.dataset import Dataset, Features
 from likewise.data.readers import read
 from likewise.data.splits import folds, split
@@ -165,15 +165,8 @@ def _check_batches(name: str, methods: Sequence[Method], protocol: Protocol, tra
 
 def difference(stored: Plan, asked: Plan) -> str | None:
     """The first thing that two plans do not agree on, in words; None if they are the same comparison."""
-    there, here = _flat(_comparable(stored)), _flat(_comparable(asked))
-    for name in sorted(there.keys() | here.keys(), key=lambda name: (name not in there or name not in here, name)):
-        if there.get(name, _ABSENT) != here.get(name, _ABSENT):
-            words = [str(held[name]) if name in held else "absent" for held in (there, here)]
-            return f"{name} is {words[0]} there and {words[1]} here"
-    return None
-
-
-_ABSENT = object()
+    differences = differing(_comparable(stored), _comparable(asked))
+    return f"{differences[0].name} is {differences[0].before} there and {differences[0].now} here" if differences else None
 
 
 def _comparable(plan: Plan) -> dict[str, Any]:
@@ -184,10 +177,3 @@ def _comparable(plan: Plan) -> dict[str, Any]:
     }
     table["methods"] = {method["name"]: method for method in table["methods"]}
     return table
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
