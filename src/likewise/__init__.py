@@ -1,18 +1,19 @@
 """Likewise: deep metric learning. Learns embeddings in which like things lie close."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from likewise.evaluation import evaluate, nearest
-from likewise.losses import LOSSES
-from likewise.mining import MINERS
-from likewise.objectives import Objective, objective
-from likewise.pair_weighting import DesignedByWeights, pair_weights
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from likewise.comparison.compare import compare
+    from likewise.evaluation.evaluate import evaluate
+    from likewise.evaluation.nearest import nearest
+    from likewise.losses import LOSSES
+    from likewise.mining import MINERS
     from likewise.models.embedder import Embedder
+    from likewise.objectives import Objective, objective
+    from likewise.pair_weighting import DesignedByWeights, pair_weights
     from likewise.training.train import train
+
+    __version__: str
 
 __all__ = [
     "LOSSES",
@@ -20,6 +21,7 @@ __all__ = [
     "DesignedByWeights",
     "Embedder",
     "Objective",
+    "__version__",
     "compare",
     "evaluate",
     "nearest",
@@ -28,15 +30,34 @@ __all__ = [
     "train",
 ]
 
-# What brings heavy libraries along is imported when it is first asked for.
-LATER = {
+# Each name is imported when it is first asked for: `likewise --help` does not wait for torch. No module of this package may have the name
+# of one of them: importing it would put the module in the place of what is asked for.
+_WHERE = {
+    "LOSSES": "likewise.losses",
+    "MINERS": "likewise.mining",
+    "DesignedByWeights": "likewise.pair_weighting",
     "Embedder": "likewise.models.embedder",
+    "Objective": "likewise.objectives",
     "compare": "likewise.comparison.compare",
+    "evaluate": "likewise.evaluation.evaluate",
+    "nearest": "likewise.evaluation.nearest",
+    "objective": "likewise.objectives",
+    "pair_weights": "likewise.pair_weighting",
     "train": "likewise.training.train",
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in LATER:
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name == "__version__":
+        from likewise.environment import installed_version
+
+        return installed_version("likewise")
+    if name not in _WHERE:
         raise AttributeError(f"module 'likewise' has no attribute {name!r}")
-    return getattr(import_module(LATER[name]), name)
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

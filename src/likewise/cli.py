@@ -39,12 +39,9 @@ def main() -> None:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version
+        import likewise
 
-        try:
-            typer.echo(f"likewise {version('likewise')}")
-        except PackageNotFoundError:
-            typer.echo("likewise (not installed)")
+        typer.echo(f"likewise {likewise.__version__}")
         raise typer.Exit
 
 

@@ -1,4 +1,4 @@
-"""Environment: the versions, processor cores, threads and devices that a result depends on."""
+"""Environment: the versions, processor cores, threads and devices that a result depends on. Torch is imported where it is asked."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
-import torch
-
 PACKAGES = ("likewise", "torch", "numpy", "scipy", "scikit-learn", "lightning-fabric", "safetensors", "optuna")
 
 
 def versions() -> dict[str, str]:
     """Python, the platform and the packages that results may depend on."""
-    found = {"python": platform.python_version(), "platform": platform.platform()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    of_packages = {package: installed_version(package) for package in PACKAGES}
+    return {"python": platform.python_version(), "platform": platform.platform(), **of_packages}
+
+
+def installed_version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def num_cores() -> int:
@@ -32,6 +32,8 @@ def num_cores() -> int:
 @contextmanager
 def num_threads(number: int | None) -> Iterator[None]:
     """Torch with so many threads inside; None: as they are. Sums of several threads differ in the last bit."""
+    import torch
+
     before = torch.get_num_threads()
     if number is not None:
         torch.set_num_threads(number)
@@ -43,6 +45,8 @@ def num_threads(number: int | None) -> Iterator[None]:
 
 def checked_device(name: str) -> str:
     """cpu or cuda[:N]; auto is cuda where there is one."""
+    import torch
+
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cpu" or (name.split(":")[0] == "cuda" and torch.cuda.is_available()):

@@ -9,10 +9,10 @@ from typing import Any
 from likewise.checks import known_name
 from likewise.data.dataset import Dataset
 from likewise.data.readers.cars import read_cars, recognises_cars
+from likewise.data.readers.class_folders import read_folder
 from likewise.data.readers.cub import read_cub, recognises_cub
 from likewise.data.readers.digits import read_digits
 from likewise.data.readers.features import read_features, recognises_features
-from likewise.data.readers.folder import read_folder
 from likewise.data.readers.glyphs import read_glyphs
 from likewise.data.readers.inshop import read_inshop, recognises_inshop
 from likewise.data.readers.mnist import read_fashion_mnist, read_mnist, recognises_fashion_mnist, recognises_mnist

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from likewise.data.dataset import Box, Dataset
-from likewise.data.readers.folder import image_extensions
+from likewise.data.readers.class_folders import image_extensions
 from likewise.data.readers.listing import Published, Row, columns, dataset_of, text_lines, whole
 
 PUBLISHED = {"train": Published(5_864, 100), "test": Published(5_924, 100)}

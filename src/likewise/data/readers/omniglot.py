@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from likewise.data.dataset import Dataset, Part
-from likewise.data.readers.folder import image_extensions
+from likewise.data.readers.class_folders import image_extensions
 from likewise.data.readers.listing import Published, Row, dataset_of
 
 PUBLISHED = {"train": Published(19_280, 964), "test": Published(13_180, 659)}

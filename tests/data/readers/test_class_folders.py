@@ -183,7 +183,7 @@ def test_a_root_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pyte
 
 
 def test_every_extension_it_takes_pillow_can_open(tmp_path: Path) -> None:
-    from likewise.data.readers.folder import image_extensions
+    from likewise.data.readers.class_folders import image_extensions
 
     assert {".jpg", ".jpeg", ".png", ".webp", ".tif", ".bmp", ".gif"} <= image_extensions()
     assert not {".pdf", ".h5", ".mpg", ".txt"} & image_extensions()
