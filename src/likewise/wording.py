@@ -1,4 +1,4 @@
-"""Wording: numbers, durations, sizes and lists as a sentence has them."""
+"""Wording: numbers, durations, sizes, lists and names as a sentence has them."""
 
 from __future__ import annotations
 
@@ -36,3 +36,9 @@ def bytes_in_words(count: int) -> str:
     if not count:
         return NONE
     return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
+
+
+def printable(text: str) -> str:
+    """The text without what no file of ours can hold: undecodable bytes of file names and control characters show as a mark."""
+    decoded = text.encode(errors="replace").decode()
+    return "".join(letter if letter.isprintable() or letter == " " else "\N{REPLACEMENT CHARACTER}" for letter in decoded)

@@ -19,7 +19,6 @@ from likewise.data.dataset import Dataset, Features
 from likewise.data.readers import read
 from likewise.methods import load_method
 from likewise.models.embedder import Embedder
-from likewise.reports.board import board_of
 
 from .tiny import DATA, METHODS, openings_of, table_of, tiny_compare, tiny_protocol
 
@@ -50,7 +49,7 @@ def test_what_a_comparison_finds(finished: ComparisonResults) -> None:
     assert items.thumbnails.shape == (48, 16, 16, 3)
     assert len(items.names) == len(items.labels) == 48
     assert len(np.unique(items.labels)) == 8
-    assert board_of(finished, "glyphs").best is not None
+    assert finished.board("glyphs").best is not None
 
 
 def test_the_test_classes_are_opened_once_a_run_after_all_else(finished: ComparisonResults) -> None:
@@ -84,7 +83,7 @@ def test_the_best_network_is_kept_and_embeds_as_it_was_scored(finished: Comparis
     assert finished.folder is not None
     assert not (finished.folder / "networks").exists()
     assert finished.best == {"glyphs": finished.folder / "best"}
-    winner = board_of(finished, "glyphs").best
+    winner = finished.board("glyphs").best
     assert winner is not None
     assert winner.embeddings is not None
     embedder = Embedder.load(finished.best["glyphs"])

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from likewise.comparison.results import read_vectors
 from likewise.evaluation import per_query
 from likewise.reports.comparison_report import write_report
-from likewise.reports.embeddings import read_vectors
 from likewise.reports.ranked_lists import ranked_lists
 
 from .made_up import HOSTILE, made_up

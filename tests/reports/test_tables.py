@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from likewise.comparison.results import ComparisonResults
-from likewise.reports.board import board_of, datasets_of, headline
 from likewise.reports.charts import rank_groups
+from likewise.reports.sentences import headline
 from likewise.reports.tables import csv_table, latex_table, latex_text, markdown_table
 from likewise.terminal.leaderboard import leaderboard_view
 
@@ -34,7 +34,7 @@ def test_csv_gives_every_number_back(results: ComparisonResults) -> None:
 
 
 def test_markdown_has_one_row_a_method_and_no_markup_from_names(results: ComparisonResults) -> None:
-    text = markdown_table(results, [board_of(results, "glyphs")])
+    text = markdown_table(results, [results.board("glyphs")])
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(rows) == 2 * 2 + 5
     assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
@@ -43,7 +43,7 @@ def test_markdown_has_one_row_a_method_and_no_markup_from_names(results: Compari
 
 
 def test_latex_is_balanced_and_escaped(results: ComparisonResults) -> None:
-    text = latex_table(results, [board_of(results, "glyphs")])
+    text = latex_table(results, [results.board("glyphs")])
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert len(rows) == 1 + 5
@@ -59,7 +59,7 @@ def test_the_terminal_shows_the_board(results: ComparisonResults) -> None:
     text = console.export_text()
     lines = text.splitlines()
     best = next(line for line in lines if "★" in line)
-    leader = board_of(results, "glyphs").best
+    leader = results.board("glyphs").best
     assert leader is not None
     assert leader.title in best
     assert f"{100 * leader.scores['MAP@R'].mean:.2f}" in best
@@ -81,7 +81,7 @@ def test_a_narrow_terminal_gets_fewer_scores_but_whole_ones(results: ComparisonR
 
 def test_the_headline_says_what_is_within_noise(tmp_path: Path) -> None:
     results = made_up(tmp_path, num_classes=8, num_seeds=1)
-    board = board_of(results, *datasets_of(results))
+    board = results.board(*results.datasets)
     assert board.best is not None
     assert board.best.scores["MAP@R"].mean == max(method.scores["MAP@R"].mean for method in board.equal)
     near = [method.title for method in board.equal if method.within_noise]

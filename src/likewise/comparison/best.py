@@ -13,7 +13,6 @@ from likewise.comparison.workshop import NETWORKS, Context, file_name
 from likewise.configuration import as_table, with_settings
 from likewise.models.bundle import DESCRIPTION
 from likewise.models.embedder import Embedder
-from likewise.reports.board import board_of, datasets_of
 from likewise.training.train import preprocessing_of
 
 BEST = "best"
@@ -24,10 +23,10 @@ def keep_best(home: Home, context: Context, results: ComparisonResults, *, keep_
 
     A finished comparison has one winner for good, so that an embedder that is there stays. The lock is for two processes that end at once.
     """
-    names, found = datasets_of(results), {}
+    names, found = results.datasets, {}
     with home.alone():
         for number, name in enumerate(names, start=1):
-            winner = board_of(results, name).winner
+            winner = results.board(name).winner
             place = home.folder / (BEST if len(names) == 1 else f"{BEST}_{number}")
             if winner is not None and not (place / DESCRIPTION).is_file() and _network_of(context, winner).is_file():
                 _embedder(context, winner).save(place)

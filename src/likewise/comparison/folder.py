@@ -19,6 +19,7 @@ from likewise.comparison.store import Store, masked, sqlite_url, use_write_ahead
 
 MARK = "comparison.json"  # names the comparison in its folder
 DATABASE = "comparison.sqlite"
+REPORT = "report.html"
 LOCK = ".lock"
 BEGUN = (LOCK, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{MARK}.part")  # what a kill at the very start leaves
 

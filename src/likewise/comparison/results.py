@@ -1,7 +1,9 @@
-"""ComparisonResults: what a finished comparison knows, and all that its report is made from."""
+"""ComparisonResults: what a finished comparison knows, the methods in order, and all that its report is made from."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -9,7 +11,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from likewise.comparison.pieces import UNTRAINED
 from likewise.methods import Method
+
+SCORES = ("MAP@R", "R@1", "RP", "mAP", "NMI", "AMI")  # before any other; the first that every method has decides the order
+
+Vectors = dict[str, npt.NDArray[np.float32]]  # by method: (test items, dim)
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,11 @@ class MethodResult:
     sweep: dict[str, int] = field(default_factory=dict)  # {"dim": 64}; empty outside sweeps
     embeddings: Path | None = None  # .npy float16 (test items, dim) of the first seed
 
+    @property
+    def mean_seconds(self) -> float:
+        """Of a training; NaN where nothing was trained."""
+        return sum(self.seconds) / len(self.seconds) if self.seconds else math.nan
+
 
 @dataclass(frozen=True, eq=False)
 class TestItems:
@@ -104,3 +116,88 @@ class ComparisonResults:
     report: Path | None = None  # report.html there
     best: dict[str, Path] = field(default_factory=dict)  # data set -> the best method's first seed, for likewise.Embedder.load
     used: tuple[Method, ...] = ()  # the methods as they were before tuning
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(method.dataset for method in self.methods))
+
+    @property
+    def boards(self) -> tuple[Board, ...]:
+        """One a data set."""
+        return tuple(map(self.board, self.datasets))
+
+    def board(self, dataset: str) -> Board:
+        """The methods outside sweeps; where all belong to sweeps, those at the largest value of the first thing swept."""
+        methods = [method for method in self.methods if method.dataset == dataset]
+        point: dict[str, int] = {}
+        if all(method.sweep for method in methods):
+            point = max((method.sweep for method in methods), key=lambda sweep: list(sweep.values()))
+        chosen = [method for method in methods if method.sweep == point]
+        names = list(dict.fromkeys(name for method in chosen for name in method.scores))
+        leading = next((name for name in SCORES if all(name in method.scores for method in chosen)), names[0])
+        columns = [leading, *(name for name in SCORES if name in names), *names]
+        order = sorted(chosen, key=lambda method: (-_rank_value(method.scores.get(leading)), method.name))
+        return Board(
+            dataset,
+            leading,
+            tuple(dict.fromkeys(columns)),
+            tuple(method for method in order if not method.apart),
+            tuple(method for method in order if method.apart),
+            point,
+        )
+
+
+@dataclass(frozen=True)
+class Board:
+    """The methods of one data set in order, the best first."""
+
+    dataset: str
+    leading: str  # the score that decides the order
+    scores: tuple[str, ...]  # all scores, the leading one first
+    equal: tuple[MethodResult, ...]  # under equal conditions, best first
+    apart: tuple[MethodResult, ...]  # the others, best first
+    point: dict[str, int]  # of a sweep, where there is nothing but a sweep
+
+    @property
+    def best(self) -> MethodResult | None:
+        return self.equal[0] if self.equal else None
+
+    @property
+    def winner(self) -> MethodResult | None:
+        """What to put to work: the best that was trained, though none ran under equal conditions."""
+        return next((method for method in self.methods if method.name != UNTRAINED), None)
+
+    @property
+    def methods(self) -> tuple[MethodResult, ...]:
+        return self.equal + self.apart
+
+    def group(self, method: MethodResult) -> str:
+        """Where a method stands: "best", "within noise of the best", or nothing to say."""
+        if method.apart:
+            return ""
+        if method is self.best:
+            return "best"
+        return "within noise of the best" if method.within_noise else ""
+
+
+def read_vectors(methods: Sequence[MethodResult], items: TestItems) -> Vectors:
+    """The test embeddings of the methods that kept them, checked against the items they belong to."""
+    vectors: Vectors = {}
+    for method in methods:
+        if method.embeddings is None:
+            continue
+        array = np.load(method.embeddings, allow_pickle=False)
+        if array.ndim != 2 or len(array) != len(items.labels):
+            raise ValueError(
+                f"{method.embeddings} holds an array of shape {array.shape}, but {method.dataset} has {len(items.labels):,} test items: "
+                "expected one row an item; was the data set changed after the comparison?"
+            )
+        if not np.isfinite(array).all():
+            continue  # a training that came to nothing has no neighbours to show
+        vectors[method.name] = array.astype(np.float32)
+    return vectors
+
+
+def _rank_value(estimate: Estimate | None) -> float:
+    """What a score counts for in the order: a training that came to nothing is behind all others."""
+    return -1.0 if estimate is None or math.isnan(estimate.mean) else estimate.mean

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from likewise.comparison.results import Estimate, MethodResult, Trial
-from likewise.reports.board import Board
+from likewise.comparison.results import Board, Estimate, MethodResult, Trial
 from likewise.reports.drawing import FAINT, INK, MethodLine, said
 from likewise.reports.method_curves import PairCurves
 from likewise.reports.weight_curves import COLOURS, LINES, NEGATIVES, POSITIVES, TICKS

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from likewise.comparison.folder import REPORT
 from likewise.comparison.pieces import UNTRAINED
 from likewise.comparison.results import ComparisonResults
 from likewise.configuration import with_settings
 from likewise.files import write_whole
 from likewise.methods import METHODS, load_method
-from likewise.reports.board import REPORT, board_of, datasets_of
 from likewise.reports.drawing import method_lines
 from likewise.reports.method_curves import PairCurves, pair_curves
 from likewise.reports.page import Shared, report_page
@@ -36,7 +36,7 @@ def write_report(results: ComparisonResults, folder: Path) -> Path:
         raise ValueError("the comparison has no results to report: expected at least one finished method; run it to the end first")
     titles = {method.name: method.title for method in results.methods}
     lines = method_lines(list(titles))
-    boards = [board_of(results, dataset) for dataset in datasets_of(results)]
+    boards = results.boards
     curves: dict[str, PairCurves | str] = {}
     own = {method.name: method for method in results.used}
     for name in titles:

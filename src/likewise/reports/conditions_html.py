@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from likewise.comparison.results import ComparisonResults
-from likewise.data.doctor import count_of
-from likewise.reports.board import NONE, Board, board_of, seconds_in_words
+from likewise.comparison.results import Board, ComparisonResults
 from likewise.reports.markup import Markup, join, table, tag
+from likewise.wording import NONE, count_of, seconds_in_words
 
 HANDED_OUT = ("opened", "resumed")  # events of the guard in which somebody saw the test classes
 
@@ -68,7 +67,7 @@ def use_section(results: ComparisonResults) -> Markup:
     """How to put the best method to work. Addressed from the page's own folder, which may be moved as a whole."""
     parts = [tag("p", {}, "The best method's first seed lies in the folder of this page, ready to be used there:")]
     for data, place in results.best.items():
-        winner = board_of(results, data).winner
+        winner = results.board(data).winner
         if winner is not None:
             parts.append(tag("p", {}, tag("b", {}, winner.title), " on ", tag("bdi", {}, data)))
             parts.append(_command(f"likewise embed {place.name} IMAGES --out vectors.npz"))

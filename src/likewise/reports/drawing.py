@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from likewise.files import write_whole
-from likewise.reports.markup import Markup, escape, plain
+from likewise.reports.markup import Markup, escape
 from likewise.reports.weight_curves import COLOURS as PAIR_COLOURS
+from likewise.wording import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -156,7 +157,7 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 def said(text: str) -> str:
     """A name as a chart can write it: matplotlib stops at some control characters, and one line is all it has."""
-    told = plain(text)
+    told = printable(text)
     return told if len(told) <= 40 else told[:39] + "…"
 
 

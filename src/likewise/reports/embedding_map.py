@@ -12,9 +12,8 @@ from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
 
-from likewise.comparison.results import MethodResult
+from likewise.comparison.results import MethodResult, Vectors
 from likewise.evaluation.threads import for_each
-from likewise.reports.embeddings import Vectors
 
 MOST_ITEMS, MOST_OF_A_CLASS, FEWEST_FOR_TSNE = 600, 20, 20
 MOST_PLACES, FEWEST_ITEMS = 4000, 100  # items times methods: t-SNE takes about a millisecond for each

@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from likewise.comparison.results import MethodResult, TestItems
-from likewise.data.doctor import count_of
-from likewise.reports.board import percent
 from likewise.reports.drawing import MethodLine
 from likewise.reports.embedding_map import EmbeddingMap
 from likewise.reports.leaderboard_html import swatch
-from likewise.reports.markup import Markup, join, plain, tag
+from likewise.reports.markup import Markup, join, tag
 from likewise.reports.ranked_lists import RankedLists
 from likewise.reports.sprite import Sprite
+from likewise.wording import count_of, percent, printable
 
 LONGEST_NAME = 80  # of an item in the page: the end of a path says more than its beginning
 
@@ -32,7 +31,7 @@ def items_data(items: TestItems, shown: npt.NDArray[np.int64], found: EmbeddingM
     place = {item: i for i, item in enumerate(shown.tolist())}
     labels, of = np.unique(items.labels[shown], return_inverse=True)
     return {
-        "classes": [plain(items.class_names[label]) for label in labels.tolist()],
+        "classes": [printable(items.class_names[label]) for label in labels.tolist()],
         "label": of.tolist(),
         "names": [_short(items.names[item]) for item in shown.tolist()],
         "map": [place[item] for item in found.items.tolist()],
@@ -129,5 +128,5 @@ def lists_section(
 
 
 def _short(name: str) -> str:
-    told = plain(name)
+    told = printable(name)
     return told if len(told) <= LONGEST_NAME else "…" + told[1 - LONGEST_NAME :]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from likewise.comparison.results import Estimate, MethodResult
-from likewise.reports.board import NONE, Board, bytes_in_words, interval, mean_seconds, percent, seconds_in_words
+from likewise.comparison.results import Board, Estimate, MethodResult
 from likewise.reports.drawing import MethodLine
 from likewise.reports.markup import Markup, join, tag
+from likewise.reports.sentences import interval
+from likewise.wording import NONE, bytes_in_words, percent, seconds_in_words
 
 BAR = (96, 10)  # pixels
 GROUP_MARKS = {"best": ("★", "best"), "within noise of the best": ("≈", "within noise")}
@@ -61,7 +62,7 @@ def _table(board: Board, methods: tuple[MethodResult, ...], lines: Mapping[str, 
         row += [_score(board, name, method, line) for name in board.scores]
         if with_p:
             row.append(_p_value(method))
-        seconds = mean_seconds(method)
+        seconds = method.mean_seconds
         row.append(tag("td", {"data-sort": "" if math.isnan(seconds) else seconds}, seconds_in_words(seconds)))
         row.append(tag("td", {"data-sort": method.memory_bytes}, bytes_in_words(method.memory_bytes)))
         near = board.group(method) in GROUP_MARKS

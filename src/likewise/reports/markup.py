@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from likewise.wording import printable
+
 Attributes = Mapping[str, str | float | bool]
 
 
@@ -16,14 +18,8 @@ class Markup(str):
     __slots__ = ()
 
 
-def plain(text: str) -> str:
-    """The text without what no file of ours can hold: undecodable bytes of file names and control characters show as a mark."""
-    told = text.encode(errors="replace").decode()
-    return "".join(letter if letter.isprintable() or letter == " " else "\N{REPLACEMENT CHARACTER}" for letter in told)
-
-
 def escape(text: str) -> Markup:
-    return text if isinstance(text, Markup) else Markup(html.escape(plain(text)))
+    return text if isinstance(text, Markup) else Markup(html.escape(printable(text)))
 
 
 def join(parts: Iterable[str]) -> Markup:
@@ -33,7 +29,7 @@ def join(parts: Iterable[str]) -> Markup:
 def tag(name: str, attributes: Attributes, *children: str) -> Markup:
     """An element. An attribute that is False is left out; one that is True stands without a value."""
     written = "".join(
-        f" {key}" if value is True else f' {key}="{html.escape(plain(str(value)))}"'
+        f" {key}" if value is True else f' {key}="{html.escape(printable(str(value)))}"'
         for key, value in attributes.items()
         if value is not False
     )

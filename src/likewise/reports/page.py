@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from likewise.comparison.results import ComparisonResults, TestItems
-from likewise.data.doctor import count_of
-from likewise.reports.board import Board, conditions_in_words, headline, seconds_in_words
+from likewise.comparison.results import Board, ComparisonResults, TestItems, read_vectors
 from likewise.reports.charts import weights_note
 from likewise.reports.conditions_html import equal_section, guard_section, origin_section, time_section, tuned_section, use_section
 from likewise.reports.drawing import MethodLine
 from likewise.reports.embedding_map import embedding_map
-from likewise.reports.embeddings import read_vectors
 from likewise.reports.examples_html import items_data, lists_section, map_section, shown_items
 from likewise.reports.leaderboard_html import leaderboard, swatch
 from likewise.reports.markup import Markup, data_island, escape, join, tag
@@ -32,7 +29,9 @@ from likewise.reports.pictures import (
     weight_charts,
 )
 from likewise.reports.ranked_lists import ranked_lists
+from likewise.reports.sentences import conditions_in_words, headline
 from likewise.reports.sprite import make_sprite
+from likewise.wording import count_of, seconds_in_words
 
 MOST_SPRITE_BYTES = 900_000  # of all data sets together; a third more in the page
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from likewise.comparison.results import ComparisonResults, MethodResult
-from likewise.reports.board import Board
+from likewise.comparison.results import Board, ComparisonResults, MethodResult
 from likewise.reports.charts import (
     draw_critical_difference,
     draw_leaderboard,

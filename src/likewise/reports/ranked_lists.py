@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from likewise.comparison.results import TestItems
+from likewise.comparison.results import TestItems, Vectors
 from likewise.evaluation import nearest, per_query
-from likewise.reports.embeddings import Vectors
 
 Array = npt.NDArray[np.int64]
 NUM_WORST, NUM_DISPUTED, NUM_NEIGHBOURS = 12, 6, 8

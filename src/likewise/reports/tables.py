@@ -6,9 +6,9 @@ import csv
 from collections.abc import Sequence
 from io import StringIO
 
-from likewise.comparison.results import ComparisonResults, MethodResult
-from likewise.reports.board import NONE, Board, bytes_in_words, conditions_in_words, mean_seconds, percent, seconds_in_words
-from likewise.reports.markup import plain
+from likewise.comparison.results import Board, ComparisonResults, MethodResult
+from likewise.reports.sentences import conditions_in_words
+from likewise.wording import NONE, bytes_in_words, percent, printable, seconds_in_words
 
 GROUP_SIGNS = {"best": "best", "within noise of the best": "within noise"}
 LATEX_LETTERS = {
@@ -49,8 +49,8 @@ def csv_table(results: ComparisonResults) -> str:
             estimate = method.scores.get(name)
             row += [None] * len(parts) if estimate is None else [getattr(estimate, part) for part in parts]
         row += [method.published.get(name) for name in published]
-        row += [mean_seconds(method), method.memory_bytes]
-        writer.writerow([plain(cell) if isinstance(cell, str) else cell for cell in row])
+        row += [method.mean_seconds, method.memory_bytes]
+        writer.writerow([printable(cell) if isinstance(cell, str) else cell for cell in row])
     return written.getvalue()
 
 
@@ -66,7 +66,7 @@ def markdown_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
             for method in methods:
                 cells = [_markdown(method.title), _markdown(_standing(board, method))]
                 cells += [_markdown(_score(method, name)) for name in board.scores]
-                lines.append([*cells, seconds_in_words(mean_seconds(method)), bytes_in_words(method.memory_bytes)])
+                lines.append([*cells, seconds_in_words(method.mean_seconds), bytes_in_words(method.memory_bytes)])
             parts.append("\n".join("| " + " | ".join(line) + " |" for line in lines))
     parts.append("Scores in %, mean over seeds ± half of the 95 % interval over seeds and test classes.")
     return "\n\n".join(parts) + "\n"
@@ -74,7 +74,7 @@ def markdown_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
 
 def latex_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
     """One tabular a data set, for the package booktabs; the best and what is within noise of it in bold."""
-    parts = [f"% {plain(results.title)}\n% {conditions_in_words(results)} Needs \\usepackage{{booktabs}} and UTF-8."]
+    parts = [f"% {printable(results.title)}\n% {conditions_in_words(results)} Needs \\usepackage{{booktabs}} and UTF-8."]
     for board in boards:
         rows = [" & ".join(["method", *(latex_text(name) for name in board.scores)]) + r" \\", r"\midrule"]
         for methods in (board.equal, board.apart):
@@ -87,13 +87,13 @@ def latex_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
                     scores[0] = rf"\textbf{{{scores[0]}}}"
                 rows.append(" & ".join([name, *scores]) + r" \\")
         body = "\n".join([r"\toprule", *rows, r"\bottomrule"])
-        heading = f"% {plain(board.dataset)}"
+        heading = f"% {printable(board.dataset)}"
         parts.append(f"{heading}\n\\begin{{tabular}}{{l{'r' * len(board.scores)}}}\n{body}\n\\end{{tabular}}")
     return "\n\n".join(parts) + "\n"
 
 
 def latex_text(text: str) -> str:
-    return "".join(LATEX_LETTERS.get(letter, letter) for letter in plain(text))
+    return "".join(LATEX_LETTERS.get(letter, letter) for letter in printable(text))
 
 
 def _score(method: MethodResult, name: str) -> str:
@@ -109,5 +109,5 @@ def _standing(board: Board, method: MethodResult) -> str:
 
 def _markdown(text: str) -> str:
     """As it stands in a cell: no letter of it is taken for markup."""
-    told = plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    told = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "".join("\\" + letter if letter in "\\`*_[]|#" else letter for letter in told)

@@ -11,10 +11,9 @@ from rich.table import Table
 
 from likewise.comparison.compare import compare
 from likewise.comparison.results import ComparisonResults
-from likewise.reports.board import board_of
-from likewise.reports.markup import plain
 from likewise.terminal.comparison_progress import live_progress
 from likewise.terminal.leaderboard import leaderboard_view
+from likewise.wording import printable
 
 WORK = ("training", "evaluation")  # what a comparison is for; everything else is overhead
 
@@ -48,9 +47,9 @@ def closing_lines(results: ComparisonResults) -> list[str]:
     """Where the report is, and how to put the best method to work."""
     lines = [f"report: {results.report}"]
     for data, place in results.best.items():
-        winner = board_of(results, data).winner
+        winner = results.board(data).winner
         if winner is not None:
-            lines.append(f"best: {plain(winner.title)} on {plain(data)}, in {place}; use it with")
+            lines.append(f"best: {printable(winner.title)} on {printable(data)}, in {place}; use it with")
             lines.append(f"  likewise embed {shlex.quote(str(place))} IMAGES --out vectors.npz")
     if not results.num_trials:
         lines.append("untuned: --trials 8 with another --out tunes every method with the same budget, which takes longer")

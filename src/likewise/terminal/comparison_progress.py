@@ -16,14 +16,13 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from likewise.comparison.folder import home_of
+from likewise.comparison.folder import REPORT, home_of
 from likewise.comparison.local_runner import OnProgress
 from likewise.comparison.pieces import COST, KINDS, Kind, Piece
 from likewise.comparison.plan import Plan, Progress
 from likewise.comparison.processes import Owner
 from likewise.comparison.store import Row
-from likewise.data.doctor import count_of
-from likewise.reports.board import REPORT
+from likewise.wording import count_of
 
 STAGES: dict[Kind, str] = {"trial": "tuning", "final": "training", "score": "test scores", "items": "pictures"}
 PLAIN = 30.0  # seconds between two lines where nobody watches a bar

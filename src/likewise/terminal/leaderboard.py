@@ -9,21 +9,9 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from likewise.comparison.results import ComparisonResults, MethodResult
-from likewise.reports.board import (
-    NONE,
-    Board,
-    board_of,
-    bytes_in_words,
-    conditions_in_words,
-    datasets_of,
-    headline,
-    interval,
-    mean_seconds,
-    percent,
-    seconds_in_words,
-)
-from likewise.reports.markup import plain
+from likewise.comparison.results import Board, ComparisonResults, MethodResult
+from likewise.reports.sentences import conditions_in_words, headline, interval
+from likewise.wording import NONE, bytes_in_words, percent, printable, seconds_in_words
 
 SCORE, BESIDE = 8, 40  # letters of a column of scores, and of all columns beside scores and titles
 TITLE, LONGEST_TITLE = 24, 32
@@ -42,27 +30,27 @@ class Leaderboard:
     results: ComparisonResults
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        longest = min(LONGEST_TITLE, max(len(plain(method.title)) for method in self.results.methods))
+        longest = min(LONGEST_TITLE, max(len(printable(method.title)) for method in self.results.methods))
         room = options.max_width - BESIDE
         title = min(longest, max(room - 2 * SCORE, min(TITLE, room - SCORE), SCORE))
         yield from _view(self.results, max(1, (room - title) // SCORE), title)
 
 
 def _view(results: ComparisonResults, num_scores: int, title_width: int) -> Iterator[RenderableType]:
-    for dataset in datasets_of(results):
-        board = board_of(results, dataset)
-        yield Text(plain(dataset), style="bold")
+    for dataset in results.datasets:
+        board = results.board(dataset)
+        yield Text(printable(dataset), style="bold")
         yield _table(board, board.scores[:num_scores], title_width)
-        yield Text(plain(headline(board)))
+        yield Text(printable(headline(board)))
         for method in board.apart:
-            yield Text(f"{plain(method.title)} is listed apart: {plain(method.apart)}", style="dim")
+            yield Text(f"{printable(method.title)} is listed apart: {printable(method.apart)}", style="dim")
         yield Text("")
     if results.average_ranks:
         ranks = sorted(results.average_ranks.items(), key=lambda entry: entry[1])
-        yield Text("average ranks: " + ", ".join(f"{plain(name)} {rank:.2f}" for name, rank in ranks))
+        yield Text("average ranks: " + ", ".join(f"{printable(name)} {rank:.2f}" for name, rank in ranks))
     yield Text(conditions_in_words(results) + "  ★ best, ≈ within noise of it", style="dim")
     for note in results.notes:
-        yield Text(f"! {plain(note)}", style="yellow")
+        yield Text(f"! {printable(note)}", style="yellow")
 
 
 def _table(board: Board, scores: tuple[str, ...], title_width: int) -> Table:
@@ -83,11 +71,11 @@ def _table(board: Board, scores: tuple[str, ...], title_width: int) -> Table:
 def _cells(board: Board, method: MethodResult, scores: tuple[str, ...]) -> Iterator[Text]:
     mark, style = MARKS.get(board.group(method), ("", "dim" if method.apart else ""))
     yield Text(mark, style=style)
-    yield Text(plain(method.title), style=style)
+    yield Text(printable(method.title), style=style)
     for i, name in enumerate(scores):
         estimate = method.scores.get(name)
         yield Text(NONE if estimate is None else percent(estimate.mean), style=style)
         if i == 0:
             yield Text("" if estimate is None else interval(estimate), style="dim")
-    yield Text(seconds_in_words(mean_seconds(method)), style="dim")
+    yield Text(seconds_in_words(method.mean_seconds), style="dim")
     yield Text(bytes_in_words(method.memory_bytes), style="dim")

@@ -1,0 +1,40 @@
+"""What a comparison says in sentences: the headline of a board, the conditions, an interval."""
+
+from __future__ import annotations
+
+from likewise.comparison.results import Board, ComparisonResults, Estimate
+from likewise.wording import count_of, listed, percent
+
+
+def headline(board: Board) -> str:
+    """Which method is best, and what is within noise of it."""
+    best = board.best
+    if best is None:
+        return f"On {board.dataset} no two methods ran under equal conditions."
+    score = best.scores[board.leading]
+    near = [method.title for method in board.equal[1:] if method.within_noise]
+    clear = [method for method in board.equal[1:] if not method.within_noise]
+    says = f"{best.title} is best on {board.dataset}: {board.leading} {percent(score.mean)} ({interval(score)})."
+    if not board.equal[1:]:
+        return says + " It is the only method under these conditions."
+    if not near:
+        return says + " No other method is within noise of it."
+    rest = f" The other {count_of(len(clear), 'method is', 'methods are')} clearly behind." if clear else ""
+    if not clear and len(near) > 1:
+        return says + " But every other method is within noise of it: these data do not tell them apart."
+    return says + f" Within noise of it: {listed(near)}." + rest
+
+
+def conditions_in_words(results: ComparisonResults) -> str:
+    seeds = count_of(results.num_seeds, "seed", "seeds")
+    tuned = (
+        f"{count_of(results.num_trials, 'tuning trial', 'tuning trials')} a method on "
+        f"{count_of(results.num_folds, 'fold', 'folds')} of the training classes"
+        if results.num_trials
+        else "no tuning: every method with the values of its file"
+    )
+    return f"{seeds} a method, {tuned}."
+
+
+def interval(estimate: Estimate) -> str:
+    return f"{percent(estimate.low, digits=1)} to {percent(estimate.high, digits=1)}"
