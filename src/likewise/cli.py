@@ -1,8 +1,7 @@
 """The command `likewise`. Commands are thin: they parse, call one function, and print; what is heavy is imported inside."""
 
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -69,23 +68,26 @@ def train(
 ) -> None:
     """Train METHOD on the training classes of DATA and score it, once, on the test classes."""
     with _faults_in_words(), _stops_in_words():
+        from likewise.terminal.progress_bar import progress_bar
         from likewise.training.train import train as run_training
 
         settings = _settings(changes or []) | ({} if batch is None else {"batch": batch})
-        result = run_training(
-            method,
-            data,
-            protocol=protocol,
-            out=out,
-            weights=weights,
-            settings=settings,
-            seed=seed,
-            micro_batch=micro_batch,
-            resume=resume,
-            checkpoint_every=checkpoint_every,
-            device=device,
-            progress=True,
-        )
+        with progress_bar() as on_progress:
+            result = run_training(
+                method,
+                data,
+                protocol=protocol,
+                out=out,
+                weights=weights,
+                settings=settings,
+                seed=seed,
+                micro_batch=micro_batch,
+                resume=resume,
+                checkpoint_every=checkpoint_every,
+                device=device,
+                progress=True,
+                on_progress=on_progress,
+            )
     if os.environ.get("RANK", "0") != "0":  # torchrun: one rank tells
         return
     from rich.console import Console
@@ -165,11 +167,9 @@ def embed(
 ) -> None:
     """Embed every item of DATA with the network of RUN."""
     with _faults_in_words():
-        from likewise.training.run_embeddings import write_embeddings
+        from likewise.terminal.embedding_commands import run_embed
 
-        chosen = None if levels is None else tuple(name.strip() for name in levels.split(","))
-        rows, width = write_embeddings(run, data, out, device=_device(device), levels=chosen, mirror=mirror, progress=True)  # type: ignore[arg-type]
-    typer.echo(f"{rows:,} embeddings of {width} numbers: {out}")
+        run_embed(run, data, out, levels=levels, mirror=mirror, device=device)
 
 
 @app.command()
@@ -190,44 +190,23 @@ def evaluate(
 ) -> None:
     """Score the embeddings in FILE, or those that a RUN makes of DATA: retrieval and clustering, with 95 % intervals."""
     with _faults_in_words():
-        wanted_ks = _whole_numbers(ks, "--ks")
-        wanted_metrics = [name.strip() for name in metrics.split(",") if name.strip()]
-        from likewise.evaluation.embedding_file import read_embeddings
-        from likewise.evaluation.summary import summarise
+        from likewise.terminal.embedding_commands import run_evaluate
 
-        if file.is_dir() and data is None:
-            _show_run(file, as_json=as_json)
-            return
-        if file.is_dir():
-            from likewise.training.run_embeddings import scored_embeddings
-
-            embeddings = scored_embeddings(file, str(data), device=_device(device), progress=not as_json)
-            if embeddings.embeddings.dtype.kind == "u":  # packed bits
-                metric = MetricName.hamming
-        else:
-            embeddings = read_embeddings(file, labels=labels, embedding_name=embedding_name, label_name=label_name)
-        with _progress() as on_step:
-            summary = summarise(
-                embeddings,
-                ks=wanted_ks,
-                metrics=wanted_metrics,
-                metric=metric.value,
-                intervals=intervals.value,
-                seed=seed,
-                with_diagnosis=diagnose,
-                device=_device(device),
-                on_step=on_step,
-            )
-    if as_json:
-        import json
-
-        typer.echo(json.dumps({"file": str(file), **summary.as_json()}, indent=2, allow_nan=False))
-        return
-    from rich.console import Console
-
-    from likewise.terminal.score_tables import summary_view
-
-    Console().print(summary_view(summary, str(file)))
+        run_evaluate(
+            file,
+            data,
+            labels=labels,
+            ks=ks,
+            metrics=metrics,
+            metric=metric.value,
+            intervals=intervals.value,
+            seed=seed,
+            diagnose=diagnose,
+            as_json=as_json,
+            embedding_name=embedding_name,
+            label_name=label_name,
+            device=device,
+        )
 
 
 @app.command()
@@ -295,37 +274,6 @@ def _faults_in_words() -> Iterator[None]:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str], None] | None]:
-    """Tells on stderr what is under way and for how long, where someone is looking."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    with Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=Console(stderr=True), transient=True
-    ) as bar:
-        task = bar.add_task("reading")
-        yield lambda step: bar.update(task, description=step)
-
-
-def _show_run(folder: Path, *, as_json: bool) -> None:
-    """The scores that a run ended with."""
-    from likewise.terminal.run_view import finished_run, result_view
-
-    result = finished_run(folder)
-    if as_json:
-        import json
-
-        typer.echo(json.dumps({"run": str(folder), "scores": result.scores}, indent=2, allow_nan=False))
-        return
-    from rich.console import Console
-
-    Console().print(result_view(result))
-
-
-@contextmanager
 def _stops_in_words() -> Iterator[None]:
     """Ctrl-C, SIGTERM and a training that diverged, in words and with an exit code."""
     from likewise.training.train import Interrupted
@@ -351,16 +299,3 @@ def _settings(changes: list[str]) -> dict[str, object]:
             raise ValueError(f"--set {change!r}: expected key=value, such as loss.margin=0.3")
         found[name.strip()] = value_of(value.strip())
     return found
-
-
-def _device(name: str) -> str:
-    from likewise.training.devices import checked_device
-
-    return checked_device(name)
-
-
-def _whole_numbers(text: str, option: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError as fault:
-        raise ValueError(f"{option} is {text!r}: expected whole numbers with commas between, such as 1,2,4,8") from fault

@@ -300,6 +300,33 @@ def test_leftovers_go_unless_their_owner_lives(made: Dataset, home: Path) -> Non
     assert left == ["alive-00.packed.ab12.unfinished"]
 
 
+def test_progress_is_told_and_nothing_is_printed(made: Dataset, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[tuple[str, int, int]] = []
+    pack(made, side=32, folder=home, on_progress=lambda *progress: told.append(progress))
+    assert told == [("packing made", 32, 40), ("packing made", 40, 40)]
+    pack(made, side=32, folder=home, on_progress=lambda *progress: told.append(progress))
+    assert len(told) == 2  # nothing was under way
+    pack(made, side=33, folder=home)
+    captured = capsys.readouterr()
+    assert captured.out + captured.err == ""
+
+
+def test_whoever_waits_for_another_process_is_told(made: Dataset, home: Path) -> None:
+    path = pack(made, side=32, folder=home).path
+    assert path is not None
+    path.unlink()
+    lock = FileLock(f"{path}.lock", thread_local=False)
+    lock.acquire()
+    told: list[str] = []
+
+    def hear(what: str, done: int, total: int) -> None:
+        told.append(what)
+        lock.release()
+
+    pack(made, side=32, folder=home, on_progress=hear)
+    assert told == [f"waiting for another process that packs {path.name}", "packing made", "packing made"]
+
+
 # Real processes. The script packs a folder and says how; it logs each time that it really packs.
 SCRIPT = """
 import sys

@@ -169,10 +169,10 @@ def test_what_cannot_be_is_refused(healthy: Path) -> None:
 
 
 def test_workers_change_nothing(ill: Path) -> None:
-    told: list[int] = []
+    told: list[tuple[str, int, int]] = []
     data = dataset_of(ill)
-    assert diagnose_dataset(data, workers=1, on_progress=told.append) == diagnose_dataset(data, workers=3)
-    assert told == [len(data)]
+    assert diagnose_dataset(data, workers=1, on_progress=lambda *progress: told.append(progress)) == diagnose_dataset(data, workers=3)
+    assert told == [("looking", len(data), len(data)), ("comparing", 0, 0)]
 
 
 def test_size_histogram() -> None:

@@ -40,7 +40,7 @@ def dataset(paths: list[Path]) -> Dataset:
 def test_paths_equal_the_packed_set(paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIKEWISE_CACHE", str(tmp_path / "cache"))
     embedder = of_images()
-    packed = pack(dataset(paths), side=32, progress=False)
+    packed = pack(dataset(paths), side=32)
     expected = embed_packed(embedder.network, packed, CENTRE, batch=2).numpy()
     assert expected.shape == (5, 12)
     assert expected.dtype == np.float32
@@ -140,10 +140,17 @@ def test_nothing_gives_no_rows(binary: bool) -> None:
     assert of_images(binary=binary).embed([]).shape == (0, 2 if binary else 12)
 
 
-def test_progress_off_a_terminal_prints_nothing(paths: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
-    of_images().embed(paths, progress=True)
+def test_progress_is_told_and_nothing_is_printed(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LIKEWISE_CACHE", str(tmp_path / "cache"))
+    told: list[tuple[str, int, int]] = []
+    total = len(paths)
+    of_images().embed(dataset(paths), batch=2, on_progress=lambda *told_now: told.append(told_now))
+    assert told == [("packing pictures", total, total), *(("embedding", min(done, total), total) for done in range(2, total + 2, 2))]
+    of_images().embed(paths)
     captured = capsys.readouterr()
-    assert captured.out + captured.err.strip() == ""
+    assert captured.out + captured.err == ""
 
 
 def test_a_broken_image_is_named(paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

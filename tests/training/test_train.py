@@ -85,7 +85,7 @@ def test_the_weights_of_the_best_step_are_kept(tmp_path: Path) -> None:
     result = train("raw", data, protocol=protocol, out=tmp_path / "run", device="cpu")
     assert result.best_step < protocol.steps
     parts = split(data, seed=0)
-    _, validation = hold_out(data, parts, make_feed(parts.train_part(data), protocol, progress=False), protocol)
+    _, validation = hold_out(data, parts, make_feed(parts.train_part(data), protocol), protocol)
     assert validation is not None
     rows = Embedder.load(tmp_path / "run").embed(data.subset(parts.train[validation.indices]))
     found = score(torch.from_numpy(rows), validation.labels, protocol, metrics=("R@K", "MAP@R"))

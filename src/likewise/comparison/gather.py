@@ -18,6 +18,7 @@ from likewise.comparison.statistics import beside_the_best, estimates, rank_test
 from likewise.comparison.store import Found, Row, Store
 from likewise.comparison.workshop import Context
 from likewise.configuration import as_table
+from likewise.data.packed import left_out
 from likewise.evaluation.retrieval import PerQuery
 from likewise.methods import Method, at
 
@@ -191,7 +192,7 @@ class Gatherer:
 
     def _note_skipped(self, data: str, part: str, skipped: list[str]) -> None:
         if skipped:
-            self.notes.append(f"{data}: {len(skipped)} {part} images could not be decoded and were left out, the first: {skipped[0]}")
+            self.notes.append(f"{data}: {left_out(skipped, what=f'{part} images')}")
 
     def _ranks(self, methods: list[MethodResult]) -> tuple[dict[str, float], float | None]:
         """Average ranks over the data sets of the methods that were scored on all of them."""

@@ -166,7 +166,7 @@ class Workshop:
         if data not in self._train:
             with watch.measures("packing"):
                 train = self._split(data).train_part(self.context.datasets[data])
-                self._train[data] = make_feed(train, self.plan.protocol, progress=False)
+                self._train[data] = make_feed(train, self.plan.protocol)
         return self._train[data]
 
     def _fold(self, piece: Piece, feed: Feed) -> tuple[Feed, Feed]:
@@ -193,7 +193,7 @@ class Workshop:
         if piece.data not in self._test:
             with watch.measures("packing"):
                 test = self.context.datasets[piece.data].subset(part.indices)
-                self._test[piece.data] = (part, make_feed(test, self.plan.protocol, progress=False))
+                self._test[piece.data] = (part, make_feed(test, self.plan.protocol))
         return self._test[piece.data]
 
 

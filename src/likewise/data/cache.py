@@ -24,8 +24,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from filelock import FileLock, Timeout
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from likewise.data.dataset import Dataset, Files, Pixels
 from likewise.data.decode import resized_size
@@ -42,6 +40,7 @@ from likewise.data.packed import (
     read_index,
     write_index,
 )
+from likewise.progress import ProgressCallback
 
 CHUNK_IMAGES = 32
 CHUNK_BYTES = 32 * 2**20  # of files: a chunk of large photographs is cut shorter
@@ -62,17 +61,18 @@ def pack(
     folder: Path | str | None = None,
     strict: bool = False,
     workers: int | None = None,
-    progress: bool = True,
+    on_progress: ProgressCallback | None = None,
     verify: bool = False,
 ) -> PackedImages:
     """The images of a data set, decoded, the shorter side made `side`; from the cache where they are in it.
 
-    side     "auto": 256 for files, their own size for images in memory; None: their own size.
-    enlarge  False leaves images smaller than `side` as they are.
-    folder   where packed files lie; `packed` in cache_folder() unless given.
-    strict   an image that cannot be decoded is an error; otherwise it is left out and named in `skipped`.
-    workers  processes; None: one for each core, fewer for few images.
-    verify   hold every cached image against its checksum; what is damaged is packed again.
+    side         "auto": 256 for files, their own size for images in memory; None: their own size.
+    enlarge      False leaves images smaller than `side` as they are.
+    folder       where packed files lie; `packed` in cache_folder() unless given.
+    strict       an image that cannot be decoded is an error; otherwise it is left out and named in `skipped`.
+    workers      processes; None: one for each core, fewer for few images.
+    on_progress  is told how many images are packed; None: silent.
+    verify       hold every cached image against its checksum; what is damaged is packed again.
     """
     if side != "auto" and side is not None and not (isinstance(side, int) and side >= 1):
         raise ValueError(f"side={side!r}: expected a number of pixels, None to keep each image's size, or 'auto'")
@@ -88,14 +88,13 @@ def pack(
     home = Path(folder) if folder is not None else cache_folder() / "packed"
     sources = _sources(dataset.items)
     target = home / f"{_safe(dataset.name)}-{_key(sources, side, enlarge)}.packed"
-    console = Console(stderr=True, quiet=not progress)
     packed = _reusable(target, sources, dataset.labels, verify)
     if packed is None:
-        with _alone(target, console):
+        with _alone(target, on_progress):
             packed = _reusable(target, sources, dataset.labels, verify)  # another process may have packed it meanwhile
             if packed is None:
                 _remove_leftovers(home, but=target)
-                _write(target, dataset.name, sources, side, enlarge, strict, _num_workers(workers, len(sources)), console)
+                _write(target, dataset.name, sources, side, enlarge, strict, _num_workers(workers, len(sources)), on_progress)
                 packed = open_packed(target, read_index(target), dataset.labels)
     if strict and packed.skipped:
         raise ValueError(_strict_message(packed.skipped[0]))
@@ -165,14 +164,15 @@ def _reusable(target: Path, sources: list[Source], labels: npt.NDArray[np.int64]
 
 
 @contextmanager
-def _alone(target: Path, console: Console) -> Iterator[None]:
+def _alone(target: Path, on_progress: ProgressCallback | None) -> Iterator[None]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(f"{target}.lock")
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            console.print(f"another process packs {target.name}: waiting for it")
+            if on_progress is not None:
+                on_progress(f"waiting for another process that packs {target.name}", 0, 0)
             lock.acquire()
     except OSError as fault:
         hint = "give another folder, or set LIKEWISE_CACHE"
@@ -198,7 +198,14 @@ def _remove_leftovers(home: Path, *, but: Path) -> None:
 
 
 def _write(
-    target: Path, name: str, sources: list[Source], side: int | None, enlarge: bool, strict: bool, num_workers: int, console: Console
+    target: Path,
+    name: str,
+    sources: list[Source],
+    side: int | None,
+    enlarge: bool,
+    strict: bool,
+    num_workers: int,
+    on_progress: ProgressCallback | None,
 ) -> None:
     unfinished = target.with_name(f"{target.name}.{secrets.token_hex(4)}.unfinished")
     try:
@@ -207,15 +214,13 @@ def _write(
         outcomes: list[Outcome] = []
         settings = Settings(unfinished, side, enlarge)
         chunks = list(_chunks(sources))
-        with (
-            _bar(name, len(sources), console) as bar,
-            closing(pack_chunks(chunks, settings, start=len(HEAD), num_workers=num_workers)) as packing,
-        ):
+        with closing(pack_chunks(chunks, settings, start=len(HEAD), num_workers=num_workers)) as packing:
             for done in packing:
                 outcomes.extend(done)
                 if strict:
                     _stop_at_fault(sources, outcomes, len(outcomes) - len(done))
-                bar.update(bar.task_ids[0], advance=len(done))
+                if on_progress is not None:
+                    on_progress(f"packing {name}", len(outcomes), len(sources))
         index = _index(sources, outcomes)
         if not len(index.indices):
             raise ValueError(f"{name}: none of {len(sources)} images can be packed; the first: {index.skipped[0]}")
@@ -234,8 +239,6 @@ def _write(
         raise OSError(fault.errno, what, str(target.parent)) from fault
     finally:
         unfinished.unlink(missing_ok=True)
-    if index.skipped:
-        console.print(f"{name}: {len(index.skipped)} of {len(sources)} images left out, the first: {index.skipped[0]}", markup=False)
 
 
 def _chunks(sources: list[Source]) -> Iterator[list[Source]]:
@@ -248,13 +251,6 @@ def _chunks(sources: list[Source]) -> Iterator[list[Source]]:
         chunk.append(source)
         size += source.num_bytes
     yield chunk
-
-
-def _bar(name: str, total: int, console: Console) -> Progress:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    bar.add_task(f"packing {name}", total=total)
-    return bar
 
 
 def _stop_at_fault(sources: list[Source], outcomes: list[Outcome], start: int) -> None:

@@ -18,6 +18,7 @@ from PIL import Image
 from likewise.data.dataset import Box, Dataset, Features, Files, Pixels
 from likewise.data.decode import Undecodable, decode
 from likewise.data.duplicates import FLAT, SIDE, SMALL, Kind, Thumbnails, find_duplicates
+from likewise.progress import ProgressCallback
 
 KIND_WORDS: dict[Kind, str] = {"file": "identical files", "pixels": "identical pixels", "near": "nearly the same"}
 CHUNK = 128  # items between two looks at the progress, and at Ctrl-C
@@ -128,13 +129,13 @@ def diagnose_dataset(
     *,
     parts: npt.NDArray[np.str_] | None = None,
     workers: int | None = None,
-    on_progress: Callable[[int], None] | None = None,
+    on_progress: ProgressCallback | None = None,
 ) -> DatasetReport:
     """Reads and decodes every item of a data set.
 
     parts        each item's part ("train", "test", ...), instead of the data set's own.
     workers      threads; None: one for each core.
-    on_progress  is told how many items are done.
+    on_progress  is told how many items are examined; None: silent.
     """
     if len(dataset) == 0:
         raise ValueError(f"{dataset.name} has no items: expected at least one")
@@ -151,6 +152,8 @@ def diagnose_dataset(
         return Item(index, names(index), class_names[int(dataset.labels[index])], part)
 
     looks = list(_looks(dataset, workers or os.cpu_count() or 1, on_progress))
+    if on_progress is not None:
+        on_progress("comparing", 0, 0)
     seen = {i: look for i, look in enumerate(looks) if isinstance(look, Look)}
     thumbnails: Thumbnails | None = None
     if not isinstance(dataset.items, Features):
@@ -192,7 +195,7 @@ class Look:
     is_small: bool
 
 
-def _looks(dataset: Dataset, workers: int, on_progress: Callable[[int], None] | None) -> Iterator[Look | str]:
+def _looks(dataset: Dataset, workers: int, on_progress: ProgressCallback | None) -> Iterator[Look | str]:
     """A look at each item in turn, or the reason why there is none."""
     items = dataset.items
 
@@ -206,7 +209,7 @@ def _looks(dataset: Dataset, workers: int, on_progress: Callable[[int], None] | 
             end = min(start + CHUNK, len(dataset))
             yield from pool.map(look, range(start, end))
             if on_progress is not None:
-                on_progress(end)
+                on_progress("looking", end, len(dataset))
 
 
 def _look_at_file(path: Path, box: Box | None) -> Look | str:

@@ -13,6 +13,7 @@ import os
 import struct
 import warnings
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -44,6 +45,11 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"
+
+
+def left_out(problems: Sequence[object], *, what: str = "images") -> str:
+    """What to tell the user of images that could not be packed: how many, and the first with its reason."""
+    return f"{len(problems)} {what} could not be decoded and were left out, the first: {problems[0]}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -12,8 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from likewise.data.augmentation import Augmentation
@@ -27,6 +24,7 @@ from likewise.models.embedding import embed_batches, packed_inputs, tensor_input
 from likewise.models.images import Picture, packed_batches
 from likewise.models.network import Network, NetworkSpec, check_levels, make_network
 from likewise.models.weight_files import load_weights
+from likewise.progress import ProgressCallback
 
 Items = Sequence[Picture] | Dataset | PackedImages | Tensor | npt.NDArray[Any]
 FILE_SIDE = 256  # what side="auto" means for files, as in packing
@@ -89,15 +87,17 @@ class Embedder:
         *,
         levels: tuple[Level, ...] | None = None,
         batch: int = 64,
-        progress: bool = False,
         mirror: bool = False,
+        on_progress: ProgressCallback | None = None,
     ) -> npt.NDArray[Any]:
         """(N, width) float32 unit rows, or packed bits (N, bytes) uint8 if the network is binary, one for each item in order.
 
-        items   paths or Pillow images; a data set (packed through the cache); packed images; uint8 pixels (N, height, width, 3); float
-                images (N, 3, height, width) that are preprocessed already; float vectors (N, dimensions) where the network takes these.
-        levels  only these, of every member; all unless given.
-        mirror  an image's embedding and its mirror's, added and normalised.
+        items        paths or Pillow images; a data set (packed through the cache); packed images; uint8 pixels (N, height, width, 3);
+                     float images (N, 3, height, width) that are preprocessed already; float vectors (N, dimensions) where the network
+                     takes these.
+        levels       only these, of every member; all unless given.
+        mirror       an image's embedding and its mirror's, added and normalised.
+        on_progress  is told how many items are packed and embedded; None: silent.
         """
         if batch < 1:
             raise ValueError(f"batch={batch}: expected at least 1")
@@ -110,11 +110,11 @@ class Embedder:
         if len(items) == 0:
             width = self.network.width_of(levels or self.network.spec.levels)
             return np.zeros((0, -(-width // 8)), np.uint8) if self.network.spec.binary else np.zeros((0, width), np.float32)
-        with _progress(len(items), shown=progress) as done:
-            rows = embed_batches(self.network, self._inputs(items, batch), levels=levels, mirror=mirror, done=done)
+        inputs = self._inputs(items, batch, on_progress)
+        rows = embed_batches(self.network, inputs, levels=levels, mirror=mirror, on_progress=on_progress, total=len(items))
         return (pack_bits(rows) if self.network.spec.binary else rows).cpu().numpy()
 
-    def _inputs(self, items: Items, batch: int) -> Iterator[Tensor]:
+    def _inputs(self, items: Items, batch: int, on_progress: ProgressCallback | None) -> Iterator[Tensor]:
         """The network's input for the items, `batch` at a time, on the device."""
         items = items.items.array if isinstance(items, Dataset) and isinstance(items.items, Features) else items
         array = torch.from_numpy(np.ascontiguousarray(items)) if isinstance(items, np.ndarray) else items
@@ -131,7 +131,7 @@ class Embedder:
                 raise ValueError(f"{_described(items)}: this embedder takes {expected}, or paths")
             array = Dataset("pixels", Pixels(array.cpu().numpy()), np.zeros(len(array), np.int64), ("",))
         if isinstance(array, Dataset):
-            array = pack(array, side=self.preprocessing.side, strict=True, progress=False)
+            array = pack(array, side=self.preprocessing.side, strict=True, on_progress=on_progress)
         packs = iter([array]) if isinstance(array, PackedImages) else packed_batches(array, side=self.preprocessing.file_side, batch=batch)
         augmentation = self.preprocessing.augmentation
         return (inputs for packed in packs for inputs in packed_inputs(packed, augmentation, batch=batch, device=self.device))
@@ -144,12 +144,3 @@ def _tuples(values: dict[str, Any]) -> dict[str, Any]:
 
 def _described(items: Any) -> str:
     return f"{items.dtype} of shape {tuple(items.shape)}" if isinstance(items, Tensor | np.ndarray) else f"items of {type(items).__name__}"
-
-
-@contextmanager
-def _progress(total: int, *, shown: bool) -> Iterator[Callable[[int], object]]:
-    console = Console(stderr=True)
-    columns = (TextColumn("embedding"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:
-        task = bar.add_task("embedding", total=total)
-        yield lambda count: bar.advance(task, count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -12,6 +12,7 @@ from likewise.data.augmentation import Augmentation
 from likewise.data.batches import make_batch
 from likewise.data.packed import PackedImages
 from likewise.models.backbones import Level
+from likewise.progress import ProgressCallback
 
 
 def embed_packed(
@@ -24,11 +25,10 @@ def embed_packed(
     autocast: torch.dtype | None = None,
     levels: tuple[Level, ...] | None = None,
     mirror: bool = False,
-    done: Callable[[int], object] | None = None,
 ) -> Tensor:
     """(N, width) float32 unit rows on the device, one an image of the packed set, in its order; see embed_batches."""
     batches = packed_inputs(packed, augmentation, batch=batch, device=device)
-    return embed_batches(network, batches, autocast=autocast, levels=levels, mirror=mirror, done=done)
+    return embed_batches(network, batches, autocast=autocast, levels=levels, mirror=mirror)
 
 
 def packed_inputs(packed: PackedImages, augmentation: Augmentation | str, *, batch: int, device: torch.device | str) -> Iterator[Tensor]:
@@ -48,14 +48,15 @@ def embed_batches(
     autocast: torch.dtype | None = None,
     levels: tuple[Level, ...] | None = None,
     mirror: bool = False,
-    done: Callable[[int], object] | None = None,
+    on_progress: ProgressCallback | None = None,
+    total: int = 0,
 ) -> Tensor:
     """(N, width) float32 unit rows of the batches on their device, without gradients, the network in evaluation mode meanwhile.
 
     autocast: to this type; None: float32 throughout. levels: all unless given. mirror: an image's embedding and its mirror's, added and
-    normalised. done: called after each batch with its size.
+    normalised. on_progress: called after each batch; `total` is the number of items that the batches hold.
     """
-    parts = []
+    parts: list[Tensor] = []
     with evaluating(network), torch.no_grad():
         for inputs in batches:
             with torch.autocast(inputs.device.type, dtype=autocast, enabled=autocast is not None):
@@ -63,8 +64,8 @@ def embed_batches(
                 if mirror:
                     embedded = nn.functional.normalize(embedded + network(inputs.flip(-1), levels))
             parts.append(embedded.float())
-            if done is not None:
-                done(len(inputs))
+            if on_progress is not None:
+                on_progress("embedding", sum(map(len, parts)), total)
     return torch.cat(parts)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -17,6 +15,7 @@ from likewise.data.doctor import DatasetReport, diagnose_dataset
 from likewise.data.readers import read
 from likewise.files import write_whole
 from likewise.terminal.doctor_view import report_view
+from likewise.terminal.progress_bar import progress_bar
 
 
 def run_doctor(data: str, *, out: Path | None = None, as_json: bool = False, sheet: Path | None = None) -> DatasetReport:
@@ -30,7 +29,7 @@ def run_doctor(data: str, *, out: Path | None = None, as_json: bool = False, she
     dataset = read(data)
     if sheet is not None and isinstance(dataset.items, Features):
         raise ValueError(f"{dataset.name} holds features, not images: leave --contact-sheet out")
-    with _progress(len(dataset)) as on_progress:
+    with progress_bar() as on_progress:
         report = diagnose_dataset(dataset, on_progress=on_progress)
     found = json.dumps(report.as_json(), indent=2, allow_nan=False)
     if out is not None:
@@ -46,17 +45,3 @@ def run_doctor(data: str, *, out: Path | None = None, as_json: bool = False, she
     else:
         Console().print(report_view(report))
     return report
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None] | None]:
-    """A bar on stderr, where someone is looking."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("looking", total=total)
-        yield lambda done: bar.update(task, completed=done, description="comparing" if done == total else "looking")

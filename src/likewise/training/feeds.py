@@ -17,6 +17,7 @@ from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features
 from likewise.data.packed import PackedImages, Problem
 from likewise.methods import Method, at
+from likewise.progress import ProgressCallback
 from likewise.protocols import Protocol
 from likewise.samplers import SAMPLERS, BatchSampler
 
@@ -87,12 +88,12 @@ class Feed:
         return self.source[positions.to(self.source.device)].to(device), codes[positions].to(device), positions
 
 
-def make_feed(dataset: Dataset, protocol: Protocol, *, progress: bool = True) -> Feed:
+def make_feed(dataset: Dataset, protocol: Protocol, *, on_progress: ProgressCallback | None = None) -> Feed:
     """The data set packed as the protocol says; vectors as they are."""
     if isinstance(dataset.items, Features):
         return Feed(torch.from_numpy(dataset.items.array), dataset.labels, np.arange(len(dataset)))
     side = None if protocol.side == "as_is" else protocol.side
-    packed = pack(dataset, side=side, progress=progress)
+    packed = pack(dataset, side=side, on_progress=on_progress)
     return Feed(packed, packed.labels.numpy(), packed.indices.numpy(), packed.skipped)
 
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features, Files
+from likewise.data.packed import left_out
 from likewise.data.readers import read
 from likewise.data.splits import Split
 from likewise.evaluation.embedding_file import EmbeddingFile
 from likewise.models.backbones import Level
 from likewise.models.embedder import Embedder
+from likewise.progress import ProgressCallback
 from likewise.training.run_folder import RunFolder
 from likewise.training.train import PURPOSE, decision, query_and_gallery
 
+OnNote = Callable[[str], None]  # told in a sentence what the user should know
 SUFFIXES = (".npz", ".parquet")
 
 
@@ -26,7 +30,9 @@ def is_run(path: Path) -> bool:
     return path.is_dir()
 
 
-def scored_embeddings(run: Path, data: str, *, device: str = "cpu", progress: bool = False) -> EmbeddingFile:
+def scored_embeddings(
+    run: Path, data: str, *, device: str = "cpu", on_progress: ProgressCallback | None = None, on_note: OnNote | None = None
+) -> EmbeddingFile:
     """A run's embeddings of DATA, to be scored.
 
     All items of DATA, if it is not what the run was trained on. Otherwise its test items: the same opening as when the run ended, which
@@ -37,13 +43,13 @@ def scored_embeddings(run: Path, data: str, *, device: str = "cpu", progress: bo
     folder = RunFolder(run)
     config, stored = folder.config(), folder.read_json("split.json")
     if config is None or stored is None or dataset.fingerprint() != config["data"]["fingerprint"]:
-        vectors, kept = _embedded(embedder, dataset, progress=progress)
+        vectors, kept = _embedded(embedder, dataset, on_progress=on_progress, on_note=on_note)
         return EmbeddingFile(vectors, _names(dataset)[kept])
     parts = Split.from_json(stored, dataset, record=folder.openings)
     key = parts.test.issue_key("likewise evaluate")
     part = parts.test.open(key, run=str(run.resolve()), purpose=PURPOSE, decided=decision(config, embedder.network))
     test = dataset.subset(part.indices)
-    vectors, kept = _embedded(embedder, test, progress=progress)
+    vectors, kept = _embedded(embedder, test, on_progress=on_progress, on_note=on_note)
     query, gallery = query_and_gallery(part.indices[kept], part)
     names = _names(test)[kept]
     if query is None or gallery is None:
@@ -59,14 +65,18 @@ def write_embeddings(
     device: str = "cpu",
     levels: tuple[Level, ...] | None = None,
     mirror: bool = False,
-    progress: bool = False,
+    on_progress: ProgressCallback | None = None,
+    on_note: OnNote | None = None,
 ) -> tuple[int, int]:
-    """Every item of DATA as a row of a file: its embedding, label and name. Gives the file's rows and their width."""
+    """Every item of DATA as a row of a file: its embedding, label and name. Gives the file's rows and their width.
+
+    on_note: is told of images that were left out.
+    """
     if out.suffix not in SUFFIXES:
         raise ValueError(f"{out} ends in {out.suffix or 'nothing'!r}: expected {' or '.join(SUFFIXES)}")
     embedder = Embedder.load(run, device=device)
     dataset = read(data)
-    vectors, kept = _embedded(embedder, dataset, levels=levels, mirror=mirror, progress=progress)
+    vectors, kept = _embedded(embedder, dataset, levels=levels, mirror=mirror, on_progress=on_progress, on_note=on_note)
     columns = {"labels": _names(dataset)[kept], "items": np.array(item_names(dataset))[kept]}
     beside = out.with_name(f".{out.name}.writing{out.suffix}")
     try:
@@ -86,17 +96,23 @@ def item_names(dataset: Dataset) -> list[str]:
 
 
 def _embedded(
-    embedder: Embedder, dataset: Dataset, *, levels: tuple[Level, ...] | None = None, mirror: bool = False, progress: bool
+    embedder: Embedder,
+    dataset: Dataset,
+    *,
+    levels: tuple[Level, ...] | None = None,
+    mirror: bool = False,
+    on_progress: ProgressCallback | None,
+    on_note: OnNote | None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """Embeddings, and the numbers of the items they are of: all, but for images that cannot be decoded."""
     if isinstance(dataset.items, Features):
-        return embedder.embed(dataset, levels=levels, mirror=mirror, progress=progress), np.arange(len(dataset))
+        return embedder.embed(dataset, levels=levels, mirror=mirror, on_progress=on_progress), np.arange(len(dataset))
     if embedder.preprocessing is None:
         raise ValueError(f"{dataset.name} holds images, but this run was trained on vectors: give a file of vectors")
-    from likewise.data.cache import pack
-
-    packed = pack(dataset, side=embedder.preprocessing.side, progress=progress)
-    return embedder.embed(packed, levels=levels, mirror=mirror, progress=progress), packed.indices.numpy()
+    packed = pack(dataset, side=embedder.preprocessing.side, on_progress=on_progress)
+    if packed.skipped and on_note is not None:
+        on_note(f"{dataset.name}: {left_out(packed.skipped)}")
+    return embedder.embed(packed, levels=levels, mirror=mirror, on_progress=on_progress), packed.indices.numpy()
 
 
 def _names(dataset: Dataset) -> npt.NDArray[np.str_]:

@@ -16,11 +16,13 @@ from likewise.configuration import as_table, with_settings
 from likewise.data.augmentation import AUGMENTATIONS
 from likewise.data.dataset import Dataset, Features
 from likewise.data.guard import TestPart
+from likewise.data.packed import left_out
 from likewise.data.readers import read
 from likewise.data.splits import Split, folds, split
 from likewise.methods import Method, load_method
 from likewise.models.embedder import Embedder, Preprocessing
 from likewise.models.network import Network
+from likewise.progress import ProgressCallback
 from likewise.protocols import Protocol, load_protocol
 from likewise.training.devices import Devices
 from likewise.training.feeds import Feed, Int64s, make_feed
@@ -63,6 +65,7 @@ def train(
     device: str = "auto",
     checkpoint_every: int | None = None,
     progress: bool = False,
+    on_progress: ProgressCallback | None = None,
 ) -> TrainingResult:
     """Trains a method on the training classes of a data set and scores it, once, on the test classes.
 
@@ -70,6 +73,7 @@ def train(
     micro_batch       embeds so many items at a time, with the gradient of the whole batch (gradient caching)
     resume            goes on from the last checkpoint in `out`
     checkpoint_every  steps between checkpoints; None: a minute between them
+    on_progress       is told how many images are packed
     """
     chosen, conditions = resolved(method, protocol, settings or {})
     dataset = data if isinstance(data, Dataset) else read(data)
@@ -91,7 +95,7 @@ def train(
     if done is not None and resume:
         return result_of(folder, done)
     parts = split(dataset, seed=SPLIT_SEED, record=folder.openings)
-    feed = make_feed(parts.train_part(dataset), conditions, progress=progress)
+    feed = make_feed(parts.train_part(dataset), conditions, on_progress=on_progress)
     training_feed, validation = hold_out(dataset, parts, feed, conditions)
     preprocessing_of(conditions, dataset)  # what could not be scored in the end is refused now
     training = Training(
@@ -167,9 +171,7 @@ def hold_out(dataset: Dataset, parts: Split, feed: Feed, protocol: Protocol) -> 
 
 
 def feed_notes(feed: Feed) -> tuple[str, ...]:
-    if not feed.skipped:
-        return ()
-    return (f"{len(feed.skipped)} images could not be decoded and were left out, the first: {feed.skipped[0]}",)
+    return (left_out(feed.skipped),) if feed.skipped else ()
 
 
 def file_digest(path: Path) -> str:
@@ -207,7 +209,7 @@ def _test_scores(
     protocol, network = training.protocol, training.network
     key = parts.test.issue_key("training run")
     part = parts.test.open(key, run=str(folder.path.resolve()), purpose=PURPOSE, decided=decision(config, network))
-    test = make_feed(dataset.subset(part.indices), protocol, progress=False)
+    test = make_feed(dataset.subset(part.indices), protocol)
     embeddings = embed_feed(network, test, protocol, device=training.device)
     query, gallery = query_and_gallery(part.indices[test.indices], part)
     scores = score(embeddings, test.labels, protocol, query=query, gallery=gallery, binary=network.spec.binary)
