@@ -40,5 +40,4 @@ def bytes_in_words(count: int) -> str:
 
 def printable(text: str) -> str:
     """The text without what no file of ours can hold: undecodable bytes of file names and control characters show as a mark."""
-    decoded = text.encode(errors="replace").decode()
-    return "".join(letter if letter.isprintable() or letter == " " else "\N{REPLACEMENT CHARACTER}" for letter in decoded)
+    return "".join(letter if letter.isprintable() or letter == " " else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from likewise.comparison.faults import is_of_the_place
@@ -23,7 +22,7 @@ from likewise.comparison.plan import Plan, Progress
 from likewise.comparison.queries import halves_of, pack_queries, scores_on_test
 from likewise.comparison.store import Found
 from likewise.comparison.thumbnails import write_thumbnails
-from likewise.data.dataset import Dataset, Files
+from likewise.data.dataset import Dataset
 from likewise.data.guard import TestGuard, TestKey, TestPart
 from likewise.data.splits import Split, folds
 from likewise.files import write_whole
@@ -137,7 +136,7 @@ class Workshop:
 
     def _items(self, piece: Piece, progress: Progress, watch: _Watch) -> Found:
         part, feed = self._test_feed(piece, progress, watch)
-        dataset = self.context.datasets[piece.data]
+        names = self.context.datasets[piece.data].item_names()
         indices = part.indices[feed.indices]
         with watch.measures("saving"):
             thumbnails = write_thumbnails(feed, self.context.folder / "items" / f"{file_name(piece)}.npy")
@@ -145,7 +144,7 @@ class Workshop:
         return Found(
             {
                 "labels": feed.labels.tolist(),
-                "names": _names(dataset, indices),
+                "names": [names[index] for index in indices.tolist()],
                 "thumbnails": None if thumbnails is None else thumbnails.name,
                 "skipped": [str(problem) for problem in feed.skipped],
                 **halves,
@@ -201,12 +200,6 @@ def file_name(piece: Piece) -> str:
     """A name that every file system takes, still readable; the digest tells apart what reads alike."""
     parts = [part for part in (piece.data, piece.point, piece.method, str(piece.number)) if part]
     return f"{re.sub(r'[^A-Za-z0-9_.=-]+', '-', '-'.join(parts))[:80]}-{hashlib.sha256(piece.key.encode()).hexdigest()[:8]}"
-
-
-def _names(dataset: Dataset, indices: npt.NDArray[np.int64]) -> list[str]:
-    if not isinstance(dataset.items, Files):
-        return [f"item {index}" for index in indices.tolist()]
-    return ["/".join(dataset.items.paths[index].parts[-2:]).encode(errors="replace").decode() for index in indices.tolist()]
 
 
 @contextmanager

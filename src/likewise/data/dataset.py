@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from likewise.wording import printable
 
 Part = Literal["train", "test", "query", "gallery"]  # query and gallery are the two halves of a test part (In-Shop)
 Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels
@@ -91,8 +93,9 @@ class Dataset:
         digest = hashlib.sha256()
         digest.update(repr((type(self.items).__name__, self.class_names)).encode())
         if isinstance(self.items, Files):
-            common = _common_folder(self.items.paths)
-            for path in self.items.paths:
+            paths = _of_one_kind(self.items.paths)
+            common = _common_folder(paths)
+            for path in paths:
                 # a file name need not be UTF-8
                 digest.update(f"{path.relative_to(common).as_posix()}\0{path.stat().st_size}\n".encode(errors="surrogateescape"))
             digest.update(repr(self.items.boxes).encode())
@@ -103,8 +106,18 @@ class Dataset:
         digest.update(b"" if self.parts is None else "\0".join(self.parts.tolist()).encode())
         return digest.hexdigest()
 
-    def images_per_class(self) -> Counter[int]:
-        return Counter(self.labels.tolist())
+    def item_names(self) -> list[str]:
+        """What to call the items in front of people: files by their paths below their common folder, others by their numbers."""
+        if not isinstance(self.items, Files):
+            return [f"item {number}" for number in range(len(self))]
+        paths = [os.path.abspath(path) for path in self.items.paths]
+        common = os.path.commonpath([os.path.dirname(path) for path in paths])
+        return [printable(os.path.relpath(path, common)) for path in paths]
+
+
+def _of_one_kind(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """As they are if all are absolute or all relative; made absolute where both are among them, which have no common folder."""
+    return paths if len({path.is_absolute() for path in paths}) == 1 else tuple(path.absolute() for path in paths)
 
 
 def _common_folder(paths: tuple[Path, ...]) -> Path:

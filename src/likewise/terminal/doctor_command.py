@@ -9,9 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from likewise.data.contact_sheet import contact_sheet
 from likewise.data.dataset import Features
-from likewise.data.doctor import DatasetReport, diagnose_dataset
+from likewise.data.doctor import DatasetReport, contact_sheet, diagnose_dataset
 from likewise.data.readers import read
 from likewise.files import write_whole
 from likewise.terminal.doctor_view import report_view

@@ -10,7 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from likewise.data.doctor import KIND_WORDS, DatasetReport, Duplicate, Item, count_of, size_histogram
+from likewise.data.doctor.dataset_report import KIND_WORDS, DatasetReport, Duplicate, Item, size_histogram
+from likewise.wording import count_of
 
 SHOWN, SHOWN_ITEMS = 8, 4  # of each kind, and of a group of duplicates; --json has all
 

@@ -77,7 +77,8 @@ def write_embeddings(
     embedder = Embedder.load(run, device=device)
     dataset = read(data)
     vectors, kept = _embedded(embedder, dataset, levels=levels, mirror=mirror, on_progress=on_progress, on_note=on_note)
-    columns = {"labels": _names(dataset)[kept], "items": np.array(item_names(dataset))[kept]}
+    items = [str(path) for path in dataset.items.paths] if isinstance(dataset.items, Files) else dataset.item_names()
+    columns = {"labels": _names(dataset)[kept], "items": np.array(items)[kept]}
     beside = out.with_name(f".{out.name}.writing{out.suffix}")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -86,13 +87,6 @@ def write_embeddings(
     finally:
         beside.unlink(missing_ok=True)
     return vectors.shape[0], vectors.shape[1]
-
-
-def item_names(dataset: Dataset) -> list[str]:
-    """What to call the items: files by their paths, others by their numbers."""
-    if isinstance(dataset.items, Files):
-        return [str(path) for path in dataset.items.paths]
-    return [f"item {number}" for number in range(len(dataset))]
 
 
 def _embedded(

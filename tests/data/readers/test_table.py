@@ -32,6 +32,16 @@ def test_paths_are_relative_to_the_table_and_labels_are_text(images: Path) -> No
     assert dataset.parts is None
 
 
+@pytest.mark.timeout(30)
+def test_absolute_and_relative_paths_together(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(images)
+    write(images / "mixed.csv", f"path,label\nimg/1.png,a\n{images / 'img' / '2.png'},b\n")
+    write(images / "relative.csv", "path,label\nimg/1.png,a\nimg/2.png,b\n")
+    mixed, relative, absolute = read("mixed.csv"), read("relative.csv"), read(str(images / "relative.csv"))
+    assert mixed.fingerprint() == relative.fingerprint() == absolute.fingerprint()
+    assert mixed.item_names() == relative.item_names() == ["1.png", "2.png"]
+
+
 def test_parquet_with_numbers(images: Path) -> None:
     import pyarrow
     import pyarrow.parquet

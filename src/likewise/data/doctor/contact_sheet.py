@@ -10,7 +10,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from likewise.data.dataset import Dataset, Features, Files
 from likewise.data.decode import decode
-from likewise.data.doctor import KIND_WORDS, DatasetReport, Duplicate, Item
+from likewise.data.doctor.dataset_report import KIND_WORDS, DatasetReport, Duplicate, Item
+from likewise.wording import printable
 
 TILE, GAP, MARGIN, NAMES, TITLE = 112, 8, 24, 190, 60
 GROUP_ROW = TILE + 88  # with two lines above and two below
@@ -116,7 +117,7 @@ def _text(
     draw: ImageDraw.ImageDraw, at: tuple[int, int], words: str, font: ImageFont.FreeTypeFont, colour: str, width: int, *, lines: int
 ) -> int:
     """Words in at most so many lines of this width; what does not fit ends in three dots. Where the next line would stand."""
-    left = " ".join(words.encode(errors="replace").decode().split())
+    left = " ".join(printable(words).split())
     top = at[1]
     for line in range(lines):
         fits = len(left)

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 import likewise
 from likewise.cli import app
-from likewise.data.contact_sheet import contact_sheet
 from likewise.data.dataset import Dataset, Features, Files, Pixels
-from likewise.data.doctor import DatasetReport, diagnose_dataset, size_histogram
+from likewise.data.doctor import DatasetReport, contact_sheet, diagnose_dataset
+from likewise.data.doctor.dataset_report import size_histogram
 
 
 def picture(seed: int) -> Image.Image:
@@ -260,7 +260,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
         write(folder / name / "0.png", ord(name))
     script = (
         "import sys, os; from pathlib import Path\n"
-        "import likewise.data.doctor as doctor\n"
+        "import likewise.data.doctor.examination as doctor\n"
         "def wait(*_):\n"
         "    print('looking', file=sys.stderr, flush=True)\n"
         "    import time; time.sleep(0.5); return 'slow'\n"

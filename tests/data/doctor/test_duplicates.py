@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageEnhance
 
-from likewise.data import duplicates
-from likewise.data.duplicates import (
+from likewise.data.doctor import duplicates
+from likewise.data.doctor.duplicates import (
     SIDE,
     DuplicateGroup,
     Thumbnails,
