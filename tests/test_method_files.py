@@ -1,22 +1,22 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from likewise.configuration import Choice, Uniform, as_table, from_table, with_settings
+from likewise.configuration import Choice, Named, Uniform, as_table, from_table, with_settings
 from likewise.data.readers import READERS
 from likewise.losses import LOSSES
 from likewise.methods import FOLDER, METHODS, Method, at, load_method
+from likewise.mining import ValidTriplet
 from likewise.models.heads import HEADS
 from likewise.objectives import Objective
 from likewise.pair_weighting import pair_weights
 from likewise.protocols import PROTOCOLS, Protocol, load_protocol
-from likewise.training.feeds import make_sampler
 from likewise.training.method_objective import Objectives
 
 from .file_opening import opening
@@ -116,7 +116,7 @@ def test_has_its_papers_settings_under_their_protocols(name: str) -> None:
         objective_of(paper)
         conditions = load_protocol(protocol)
         classes = np.repeat(np.arange(conditions.batch), 12)
-        assert 0.8 * conditions.batch < make_sampler(paper, conditions, classes, seed=0).batch_size <= conditions.batch
+        assert 0.8 * conditions.batch < paper.make_sampler(classes, conditions.batch).batch_size <= conditions.batch
 
 
 def test_nothing_is_both_compared_and_equal() -> None:
@@ -184,13 +184,41 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
         load_method(tmp_path / "wrong.toml")
 
 
+def test_lists_of_a_file_are_tuples_of_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOML has no tuples, and a frozen loss must be hashable."""
+
+    @dataclass(frozen=True)
+    class Several:
+        steps: tuple[int, ...] = (1,)
+
+    monkeypatch.setitem(LOSSES, "several", Several)
+    method = replace(load_method("raw"), loss=Named("several", {"steps": [2, 3]}))
+    assert method.make_loss() == Several(steps=(2, 3))
+
+
+def test_a_loss_has_parameters_of_each_class_where_it_can() -> None:
+    assert load_method("margin").make_loss(num_classes=5).boundary.shape == (5,)
+    assert load_method("raw").make_loss(num_classes=5) == load_method("raw").make_loss()
+
+
+def test_the_miner_has_the_settings_of_the_file() -> None:
+    assert load_method("raw").make_miner() is None
+    changed = with_settings(load_method("raw_vthm"), {"mining.margin": 0.25})
+    assert changed.make_miner() == ValidTriplet(margin=0.25)
+
+
+def test_a_sampler_that_cannot_be_is_said_with_the_method() -> None:
+    with pytest.raises(ValueError, match=r"^raw: batch=7: a batch of 7 images is too small for two classes x 4 images"):
+        load_method("raw").make_sampler(LABELS, 7)
+
+
 def objective_of(method: Method) -> Objectives:
     return Objectives(method, num_classes=24, dim=DIM, steps=10, seed=0, gather=False)
 
 
 def batch_of(method: Method) -> tuple[torch.Tensor, torch.Tensor]:
     """The labels of a batch, and embeddings of about the length that untrained networks give."""
-    sampler = make_sampler(method, CONDITIONS, LABELS, seed=0)
+    sampler = method.make_sampler(LABELS, CONDITIONS.batch)
     labels = torch.from_numpy(LABELS[next(iter(sampler))])
     embeddings = 3 * torch.randn(len(labels), DIM, generator=torch.Generator().manual_seed(0))
     return labels, embeddings.requires_grad_()

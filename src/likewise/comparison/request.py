@@ -21,7 +21,6 @@ from likewise.data.splits import folds, split
 from likewise.methods import METHODS, Method, load_method
 from likewise.protocols import PROTOCOLS, Protocol, load_protocol
 from likewise.training.devices import checked_device
-from likewise.training.feeds import make_sampler
 from likewise.training.train import SPLIT_SEED, checked_weights, file_digest
 
 # One or two of each of the papers' families, those that a first look should have.
@@ -155,7 +154,7 @@ def _check_batches(name: str, methods: Sequence[Method], protocol: Protocol, tra
     for method in methods:
         try:
             for labels in trained_on:
-                make_sampler(method, protocol, np.unique(labels, return_inverse=True)[1].astype(np.int64), seed=0)
+                method.make_sampler(labels, protocol.batch, few_classes=protocol.few_classes)
         except ValueError as fault:
             faults.append(fault)
     if len(faults) == len(methods):

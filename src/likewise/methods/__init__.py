@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,8 +12,9 @@ from typing import Any, Literal
 from likewise.checks import known_name
 from likewise.configuration import Choice, Named, Uniform, from_table, read_toml, with_settings
 from likewise.losses import LOSSES
-from likewise.mining import MINERS
-from likewise.samplers import SAMPLERS
+from likewise.mining import MINERS, Miner
+from likewise.samplers import SAMPLERS, BatchSampler
+from likewise.samplers.sampler import FewClasses, Labels
 
 FOLDER = Path(__file__).parent
 METHODS: tuple[str, ...] = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
@@ -22,9 +23,6 @@ HeadKind = Literal["linear", "layer_norm", "mlp", "rll", "none"]
 Level = Literal["low", "mid", "high"]
 
 OF_FIELD: dict[str, Mapping[str, Any]] = {"loss": LOSSES, "mining": MINERS, "sampler": SAMPLERS}
-
-# What a protocol's batch and the sampler's own settings make of the sampler: see likewise.training.feeds.
-FROM_BATCH = {"num_classes", "batch_size", "seed", "rank", "num_ranks", "labels"}
 
 
 @dataclass(frozen=True)
@@ -80,11 +78,12 @@ class Method:
 
     def __post_init__(self) -> None:
         loss = LOSSES[known_name("loss", self.loss.name, LOSSES)]
-        _check(f"setting of {self.loss.name}", self.loss, loss)
+        _check(f"setting of {self.loss.name}", self.loss, inspect.signature(loss).parameters)
         if self.mining is not None:
-            _check(f"setting of {self.mining.name}", self.mining, MINERS[known_name("miner", self.mining.name, MINERS)])
+            miner = MINERS[known_name("miner", self.mining.name, MINERS)]
+            _check(f"setting of {self.mining.name}", self.mining, inspect.signature(miner).parameters)
         sampler = SAMPLERS[known_name("sampler", self.sampler.name, SAMPLERS)]
-        _check(f"setting of the {self.sampler.name} sampler", self.sampler, sampler, without=FROM_BATCH)
+        _check(f"setting of the {self.sampler.name} sampler", self.sampler, sampler.settings_of_methods())
         if self.norm is not None and (self.norm <= 0 or self.normalize is True):
             raise ValueError(f"{self.name}: norm={self.norm} must be above 0, and excludes normalize=true (length 1)")
         if self.ensemble.members < 1 or not 0 <= self.head_only < 1:
@@ -95,6 +94,37 @@ class Method:
         changed = with_settings(self, self.under.get(protocol, {}))
         search = {name: values for name, values in self.search.items() if _has(changed, name)}  # another sampler has other settings
         return replace(changed, under={}, search=search)
+
+    def make_loss(self, *, num_classes: int | None = None) -> Any:
+        """The loss with the method's settings; `num_classes` for one that has parameters of each class."""
+        loss = LOSSES[self.loss.name]
+        settings = {name: tuple(value) if isinstance(value, list) else value for name, value in self.loss.settings.items()}
+        if num_classes is not None and "num_classes" in inspect.signature(loss).parameters:
+            settings["num_classes"] = num_classes
+        return loss(**settings)
+
+    def make_miner(self) -> Miner | None:
+        """The miner with the method's settings; None: all pairs."""
+        return None if self.mining is None else MINERS[self.mining.name](**self.mining.settings)
+
+    def make_sampler(
+        self,
+        labels: Labels,
+        batch: int,
+        *,
+        few_classes: FewClasses = "error",
+        seed: int = 0,
+        rank: int = 0,
+        num_ranks: int = 1,
+    ) -> BatchSampler:
+        """The sampler with the method's settings, for batches of `batch` items."""
+        sampler = SAMPLERS[self.sampler.name]
+        try:
+            return sampler.for_batch(
+                labels, batch, settings=self.sampler.settings, few_classes=few_classes, seed=seed, rank=rank, num_ranks=num_ranks
+            )
+        except ValueError as fault:
+            raise ValueError(f"{self.name}: {fault}") from fault
 
 
 def load_method(name: str | Path | Method) -> Method:
@@ -141,7 +171,6 @@ def _has(method: Method, name: str) -> bool:
     return True
 
 
-def _check(kind: str, named: Named, made_by: Any, *, without: set[str] = frozenset()) -> None:  # type: ignore[assignment]
-    accepted = [name for name in inspect.signature(made_by).parameters if name not in without]
+def _check(kind: str, named: Named, accepted: Iterable[str]) -> None:
     for name in named.settings:
         known_name(kind, name, accepted)

@@ -11,6 +11,7 @@ from likewise.checks import known_name
 from likewise.configuration import from_table, read_toml
 from likewise.data.augmentation import AUGMENTATIONS
 from likewise.evaluation.evaluate import METRICS
+from likewise.samplers.sampler import FewClasses
 
 FOLDER = Path(__file__).parent
 PROTOCOLS: tuple[str, ...] = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
@@ -37,7 +38,7 @@ class Protocol:
     frozen_batch_norm: bool = True
     # optimisation
     batch: int = 112  # images a step
-    few_classes: Literal["error", "more_images"] = "error"  # what to do where a batch needs more classes than there are
+    few_classes: FewClasses = "error"  # what to do where a batch needs more classes than there are
     steps: int = 600
     optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
     learning_rate: float = 2e-5

@@ -11,9 +11,7 @@ import numpy.typing as npt
 import torch
 
 from likewise.engines.reduce import trait
-from likewise.losses import LOSSES
 from likewise.methods import Method
-from likewise.mining import MINERS
 from likewise.pair_weighting import weight_curve
 from likewise.reports.weight_curves import EDGE, NEGATIVES, POSITIVES
 
@@ -32,11 +30,10 @@ class PairCurves:
 
 def pair_curves(method: Method) -> PairCurves | str:
     """The curves, or a sentence that says why there are none."""
-    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in method.loss.settings.items()}
-    loss = LOSSES[method.loss.name](**settings)
+    loss = method.make_loss()
     if trait(loss, "meets") == "prototypes":
         return "it compares with class means, which move with their members: not a function of pairs alone"
-    mining = None if method.mining is None else MINERS[method.mining.name](**method.mining.settings)
+    mining = method.make_miner()
     grid = torch.linspace(-EDGE, EDGE, GRID, dtype=torch.float64)
     weights: dict[str, npt.NDArray[np.float64]] = {}
     sides: tuple[Literal["positive", "negative"], ...] = ("positive", "negative")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from likewise.samplers.group import Group
 from likewise.samplers.sampler import Labels, one_of, whole_number
@@ -39,7 +40,7 @@ class Episode(Group):
         whole_number("num_query", num_query)
         self.num_support = num_support
         self.num_query = num_query
-        self._take(
+        self._set_up(
             labels,
             num_classes=num_classes,
             num_images=num_support + num_query,
@@ -51,3 +52,15 @@ class Episode(Group):
             rank=rank,
             num_ranks=num_ranks,
         )
+
+    @classmethod
+    def images_of_a_class(cls, settings: Mapping[str, Any]) -> tuple[int, int]:
+        whole_class = cls.number_in(settings, "num_support") + cls.number_in(settings, "num_query")
+        return whole_class, whole_class
+
+    @classmethod
+    def _of_few_classes(
+        cls, labels: Labels, batch: int, num_classes: int, *, settings: Mapping[str, Any], seed: int, rank: int, num_ranks: int
+    ) -> Group:
+        """Fewer classes: support and queries of a class stay as many as the loss expects."""
+        return cls(labels, num_classes=num_classes, **settings, seed=seed, rank=rank, num_ranks=num_ranks)

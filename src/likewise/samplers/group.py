@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 import numpy as np
 
 from likewise.samplers.order import Order, Rounds
-from likewise.samplers.sampler import BatchSampler, Labels, Runs, one_of, whole_labels, whole_number
+from likewise.samplers.sampler import BatchSampler, FewClasses, Labels, Runs, one_of, whole_labels, whole_number
 
 Short = Literal["fill", "repeat"]
 Balance = Literal["class", "image"]
@@ -35,6 +35,8 @@ class Group(BatchSampler):
     num_batches: the epoch; by default as many as all images fill (with balance="image": one round, without its last part of a batch).
     """
 
+    set_by_batch = ("num_classes",)
+
     def __init__(
         self,
         labels: Labels,
@@ -50,7 +52,7 @@ class Group(BatchSampler):
         num_ranks: int = 1,
     ) -> None:
         one_of("singletons", singletons, Singletons)
-        self._take(
+        self._set_up(
             labels,
             num_classes=num_classes,
             num_images=num_images,
@@ -63,7 +65,54 @@ class Group(BatchSampler):
             num_ranks=num_ranks,
         )
 
-    def _take(
+    @classmethod
+    def for_batch(
+        cls,
+        labels: Labels,
+        batch: int,
+        *,
+        settings: Mapping[str, Any],
+        few_classes: FewClasses = "error",
+        seed: int = 0,
+        rank: int = 0,
+        num_ranks: int = 1,
+    ) -> Group:
+        """As many classes as the batch holds. Where there are too few, few_classes="more_images" fills it with what they have."""
+        per_class, needed = cls.images_of_a_class(settings)
+        num_classes = batch // per_class
+        if num_classes < 2:
+            fewer = f", or fewer images of each class (now {per_class})" if batch >= 4 else ""
+            raise ValueError(
+                f"batch={batch}: a batch of {batch} images is too small for two classes x {per_class} images, and nothing is told apart "
+                f"within one class: --set batch={2 * per_class} or more{fewer}"
+            )
+        available = int((np.unique(whole_labels(labels), return_counts=True)[1] >= needed).sum())
+        if num_classes > available:
+            if few_classes == "error" or available < 2:
+                raise ValueError(
+                    f"a batch of {batch} images is {num_classes} classes x {per_class} images, but only {available} training classes "
+                    f"have enough images: --set batch={max(available, 2) * per_class} fits, or --set few_classes=more_images"
+                )
+            return cls._of_few_classes(labels, batch, available, settings=settings, seed=seed, rank=rank, num_ranks=num_ranks)
+        return cls(labels, num_classes=num_classes, **settings, seed=seed, rank=rank, num_ranks=num_ranks)
+
+    @classmethod
+    def images_of_a_class(cls, settings: Mapping[str, Any]) -> tuple[int, int]:
+        """How many images of a class a batch holds, and how many a class needs to count as one that can fill it."""
+        return cls.number_in(settings, "num_images"), 2
+
+    @classmethod
+    def _of_few_classes(
+        cls, labels: Labels, batch: int, num_classes: int, *, settings: Mapping[str, Any], seed: int, rank: int, num_ranks: int
+    ) -> Group:
+        """A batch of all classes there are, with more images of each, repeated where a class has fewer."""
+        kept = {name: value for name, value in settings.items() if name in ("balance", "singletons")}
+        num_images = max(batch // num_classes, 2)
+        return Group(
+            labels, num_classes=num_classes, num_images=num_images, short="repeat", **kept, seed=seed, rank=rank, num_ranks=num_ranks
+        )
+
+    def _set_up(
         self,
         labels: Labels,
         *,

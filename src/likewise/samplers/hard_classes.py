@@ -56,7 +56,7 @@ class HardClasses(Group):
         self.num_candidates = 10 * num_classes if num_candidates is None else num_candidates
         self.momentum = momentum
         self.share_known = share_known
-        self._take(
+        self._set_up(
             labels,
             num_classes=num_classes,
             num_images=num_images,

@@ -1,12 +1,13 @@
-"""What all samplers share: position, shares of ranks, and checks of what they are given."""
+"""The contract of a sampler: what training asks of it, its position, shares of ranks, and checks of what it is given."""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
-from typing import Any, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from likewise.samplers.order import LARGEST, Order
 
 Labels = Tensor | npt.NDArray[Any] | Sequence[int]
 Runs = list[list[int]]  # a batch as runs of items that stay together where the batch is cut for the ranks
+FewClasses = Literal["error", "more_images"]  # what to do where a batch needs more classes than there are
 
 
 class BatchSampler(Sampler[list[int]], ABC):
@@ -37,7 +39,46 @@ class BatchSampler(Sampler[list[int]], ABC):
     the batch of a single process. They are cut between classes: with classes of one size they differ by at most one class; else
     each is within one class of an equal share. Where that leaves a rank without any, they are cut between items and differ by at
     most one item.
+
+    **Training.** A method names a sampler and its settings, a protocol the size of a batch: `for_batch` makes the sampler of both.
+    Settings that follow from the batch are `set_by_batch`, and a method cannot give them.
     """
+
+    set_by_batch: ClassVar[tuple[str, ...]] = ()
+    gives_positive_pairs: ClassVar[bool] = True  # whether every batch holds two images of one class
+
+    @classmethod
+    @abstractmethod
+    def for_batch(
+        cls,
+        labels: Labels,
+        batch: int,
+        *,
+        settings: Mapping[str, Any],
+        few_classes: FewClasses = "error",
+        seed: int = 0,
+        rank: int = 0,
+        num_ranks: int = 1,
+    ) -> BatchSampler:
+        """A sampler with a method's settings whose batches hold `batch` items, or as many as its shape of a batch allows.
+
+        few_classes: where the labels cannot fill such a batch, a ValueError that says what to change, or a batch they can fill.
+        """
+
+    @classmethod
+    def settings_of_methods(cls) -> tuple[str, ...]:
+        """The names of the settings that a method may give."""
+        others = {"labels", "seed", "rank", "num_ranks", *cls.set_by_batch}
+        return tuple(name for name in inspect.signature(cls).parameters if name not in others)
+
+    @classmethod
+    def number_in(cls, settings: Mapping[str, Any], name: str) -> int:
+        """A setting that is a whole number above 0, or the sampler's default of it."""
+        value = settings.get(name, inspect.signature(cls).parameters[name].default)
+        if value is inspect.Parameter.empty:
+            raise ValueError(f"the {cls.__name__} sampler needs a number {name}: --set sampler.{name}=4")
+        whole_number(f"sampler.{name}", value)
+        return int(value)
 
     def __init__(
         self,
@@ -74,6 +115,14 @@ class BatchSampler(Sampler[list[int]], ABC):
 
     def begin(self, epoch: int, step: int) -> None:
         """Called when a pass begins, for samplers that learn while training."""
+
+    def update(self, embeddings: Tensor, labels: Tensor) -> None:
+        """Called after each step with the embeddings of the global batch, for samplers that learn while training."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether `update` does anything: if not, nobody needs to gather the embeddings of all ranks for it."""
+        return type(self).update is not BatchSampler.update
 
     def __len__(self) -> int:
         return self._num_batches

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from likewise.samplers.order import Order
-from likewise.samplers.sampler import BatchSampler, Labels, Runs, whole_labels, whole_number
+from likewise.samplers.sampler import BatchSampler, FewClasses, Labels, Runs, whole_labels, whole_number
 
 
 class Shuffled(BatchSampler):
@@ -13,6 +14,9 @@ class Shuffled(BatchSampler):
 
     By default the last batch is left out if it is not full (other items each epoch); with `drop_last=False` it is smaller.
     """
+
+    set_by_batch = ("batch_size",)
+    gives_positive_pairs = False
 
     def __init__(
         self, labels: Labels, *, batch_size: int, drop_last: bool = True, seed: int = 0, rank: int = 0, num_ranks: int = 1
@@ -37,6 +41,23 @@ class Shuffled(BatchSampler):
             num_ranks=num_ranks,
             settings=(drop_last,),
         )
+
+    @classmethod
+    def for_batch(
+        cls,
+        labels: Labels,
+        batch: int,
+        *,
+        settings: Mapping[str, Any],
+        few_classes: FewClasses = "error",
+        seed: int = 0,
+        rank: int = 0,
+        num_ranks: int = 1,
+    ) -> Shuffled:
+        """Classes do not matter here: few_classes="more_images" takes all items where there are fewer than the batch holds."""
+        array = whole_labels(labels)
+        batch_size = min(batch, len(array)) if few_classes == "more_images" else batch
+        return cls(array, batch_size=batch_size, **settings, seed=seed, rank=rank, num_ranks=num_ranks)
 
     def batches(self, order: Order) -> Iterator[Runs]:
         items = order.shuffled(len(self.labels))

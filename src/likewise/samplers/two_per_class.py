@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from likewise.samplers.group import Balance, Group
 from likewise.samplers.sampler import Labels
 
@@ -23,7 +26,7 @@ class NPair(Group):
         rank: int = 0,
         num_ranks: int = 1,
     ) -> None:
-        self._take(
+        self._set_up(
             labels,
             num_classes=num_classes,
             num_images=2,
@@ -35,3 +38,7 @@ class NPair(Group):
             rank=rank,
             num_ranks=num_ranks,
         )
+
+    @classmethod
+    def images_of_a_class(cls, settings: Mapping[str, Any]) -> tuple[int, int]:
+        return 2, 2

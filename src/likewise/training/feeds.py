@@ -1,25 +1,22 @@
-"""Feeds: a data set as the training loop takes it, images or vectors, and the sampler that a method wants over it."""
+"""Feeds: a data set as the training loop takes it, images or vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from likewise.checks import known_name
 from likewise.data.batches import Batches, keep_resident
 from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features
 from likewise.data.packed import PackedImages, Problem
-from likewise.methods import Method, at
 from likewise.progress import ProgressCallback
 from likewise.protocols import Protocol
-from likewise.samplers import SAMPLERS, BatchSampler
+from likewise.samplers import BatchSampler
 
 Int64s = npt.NDArray[np.int64]
 
@@ -61,7 +58,7 @@ class Feed:
         return np.unique(self.labels, return_inverse=True)[1].astype(np.int64)
 
     def batches(
-        self, sampler: BatchSampler, protocol: Protocol, *, device: torch.device, seed: int, first_step: int, needs_positive_pair: bool
+        self, sampler: BatchSampler, protocol: Protocol, *, device: torch.device, seed: int, first_step: int
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Inputs, codes (on the device) and positions (on the CPU) of each batch of the sampler's next epoch."""
         codes = self.codes()
@@ -78,7 +75,7 @@ class Feed:
             device=device,
             seed=seed,
             dataset_labels=by_index if sampler.num_ranks == 1 else None,  # a rank's share may be of one class
-            needs_positive_pair=needs_positive_pair,
+            needs_positive_pair=sampler.gives_positive_pairs,
         )
         for batch in images.from_step(first_step):
             yield batch.images, batch.labels, batch.positions
@@ -95,45 +92,3 @@ def make_feed(dataset: Dataset, protocol: Protocol, *, on_progress: ProgressCall
     side = None if protocol.side == "as_is" else protocol.side
     packed = pack(dataset, side=side, on_progress=on_progress)
     return Feed(packed, packed.labels.numpy(), packed.indices.numpy(), packed.skipped)
-
-
-def make_sampler(method: Method, protocol: Protocol, codes: Int64s, *, seed: int, rank: int = 0, num_ranks: int = 1) -> BatchSampler:
-    """The method's sampler, with as many classes as the protocol's batch holds.
-
-    Where the data set has too few classes, a protocol with few_classes="more_images" takes more images of each.
-    """
-    kind: Any = SAMPLERS[known_name("sampler", method.sampler.name, SAMPLERS)]
-    settings = dict(method.sampler.settings)
-    shared = {"seed": seed, "rank": rank, "num_ranks": num_ranks}
-    if method.sampler.name == "shuffled":
-        return kind(codes, batch_size=_at_most(protocol, len(codes)), **settings, **shared)  # type: ignore[no-any-return]
-    if method.sampler.name == "episode":
-        per_class = _number(method, "num_support") + _number(method, "num_query")
-    else:
-        per_class = 2 if method.sampler.name == "n_pair" else _number(method, "num_images")
-    num_classes = max(protocol.batch // per_class, 1)
-    available = int((np.bincount(codes) >= (per_class if method.sampler.name == "episode" else 2)).sum())
-    if num_classes > available:
-        if protocol.few_classes == "error" or available < 2:
-            raise ValueError(
-                f"a batch of {protocol.batch} images is {num_classes} classes x {per_class} images for {method.name}, but only {available} "
-                f"training classes have enough images: --set batch={max(available, 2) * per_class} fits, or --set few_classes=more_images"
-            )
-        if method.sampler.name != "episode":  # an episode's classes differ in nothing but their number
-            kept = {name: value for name, value in settings.items() if name in ("balance", "singletons")}
-            kind, settings = SAMPLERS["group"], kept | {"num_images": max(protocol.batch // available, 2), "short": "repeat"}
-        num_classes = available
-    return kind(codes, num_classes=num_classes, **settings, **shared)  # type: ignore[no-any-return]
-
-
-def _number(method: Method, name: str) -> int:
-    """A setting of the method's sampler, or the sampler's default."""
-    value = at(method, f"sampler.{name}")
-    if not isinstance(value, int):
-        raise ValueError(f"the {method.sampler.name} sampler needs a number {name}: --set sampler.{name}=4")
-    return value
-
-
-def _at_most(protocol: Protocol, items: int) -> int:
-    """The protocol's batch, or all items where there are fewer and the protocol allows it."""
-    return min(protocol.batch, items) if protocol.few_classes == "more_images" else protocol.batch

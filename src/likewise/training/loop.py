@@ -19,7 +19,7 @@ from likewise.models import freeze_batch_norm
 from likewise.models.network import NetworkSpec, make_network
 from likewise.protocols import Protocol
 from likewise.training.devices import Devices
-from likewise.training.feeds import Feed, make_sampler
+from likewise.training.feeds import Feed
 from likewise.training.gradient_cache import cached_backward
 from likewise.training.method_objective import Objectives
 from likewise.training.optimisation import make_optimizer, set_rates
@@ -77,7 +77,9 @@ class Training:
         self.feed = feed.to(self.device)
         self.validation = None if validation is None else validation.to(self.device)
         codes = feed.codes()
-        self.sampler = make_sampler(method, protocol, codes, seed=seed, rank=devices.rank, num_ranks=devices.num_ranks)
+        self.sampler = method.make_sampler(
+            codes, protocol.batch, few_classes=protocol.few_classes, seed=seed, rank=devices.rank, num_ranks=devices.num_ranks
+        )
         self.network = make_network(network_spec(method, protocol, feed.in_features), seed=seed, weights=weights).to(self.device)
         if self.device.type == "cuda":
             self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -181,10 +183,7 @@ class Training:
         """Batches from the present step on, epoch after epoch."""
         self.sampler.start_at(self.epoch, self.step_of_epoch)
         while True:
-            needs_positive = self.method.sampler.name != "shuffled"
-            for batch in self.feed.batches(
-                self.sampler, self.protocol, device=self.device, seed=self.seed, first_step=self.step, needs_positive_pair=needs_positive
-            ):
+            for batch in self.feed.batches(self.sampler, self.protocol, device=self.device, seed=self.seed, first_step=self.step):
                 self.step_of_epoch += 1
                 yield batch
             self.epoch, self.step_of_epoch = self.epoch + 1, 0
@@ -201,7 +200,7 @@ class Training:
             self.devices.average_gradients([*self.network.members[number].parameters(), *self.objectives.of_level[number].parameters()])
             if self.protocol.clip:
                 self.devices.clip(self.network.members[number], self.optimizer, self.protocol.clip)
-            if number == 0 and hasattr(self.sampler, "update"):
+            if number == 0 and self.sampler.learns:
                 self.sampler.update(self.devices.gathered(embeddings[-1]), self.devices.gathered(labels))
         self.step += 1
         self._summed, self._num_summed = total, self._num_summed + 1

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from likewise.methods import Method
-from likewise.mining import MINERS
 from likewise.objectives import Objective, objective, unit
 
 
@@ -57,11 +54,9 @@ class Objectives(nn.Module):
 
 
 def _objective(method: Method, *, num_classes: int, dim: int, steps: int, gather: bool) -> Objective:
-    settings: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in method.loss.settings.items()}
-    mining = None if method.mining is None else MINERS[method.mining.name](**method.mining.settings)
     return objective(
-        method.loss.name,
-        mining=mining,
+        method.make_loss(num_classes=num_classes),
+        mining=method.make_miner(),
         normalize=False if method.norm is not None else method.normalize,
         num_classes=num_classes,
         dim=dim,
@@ -69,7 +64,6 @@ def _objective(method: Method, *, num_classes: int, dim: int, steps: int, gather
         memory_warm_up=round(method.memory_warm_up * steps) if method.memory else 0,
         gather=gather,
         trusting=True,  # the loop watches the loss
-        **settings,
     )
 
 
