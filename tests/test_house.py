@@ -116,6 +116,14 @@ def test_rich_and_typer_are_for_the_terminal_alone() -> None:
     assert found - ALLOWED_FOR_NOW == set()
 
 
+def test_no_module_needs_what_windows_lacks() -> None:
+    """At its top; inside functions, behind a look at the platform, it may."""
+    for name, path in modules().items():
+        top = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.Import | ast.ImportFrom)]
+        names = set(imported(ast.unparse(ast.Module(body=list(top), type_ignores=[]))))
+        assert not names & {"fcntl", "grp", "pwd", "resource", "termios"}, name
+
+
 def test_no_two_modules_have_one_name() -> None:
     counts = Counter(name.split(".")[-1] for name in modules())
     assert [name for name, count in counts.items() if count > 1] == []

@@ -21,6 +21,7 @@ from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features, Files, Pixels
 from likewise.data.decode import decode
 from likewise.data.packed import HEAD, PackedImages
+from likewise.files import is_unfinished
 
 
 def make_images(folder: Path, count: int, size: tuple[int, int] = (40, 30)) -> None:
@@ -293,11 +294,11 @@ def test_file_that_changes_during_packing(made: Dataset, home: Path, monkeypatch
 def test_leftovers_go_unless_their_owner_lives(made: Dataset, home: Path) -> None:
     home.mkdir()
     for name in ("gone", "alive"):
-        (home / f"{name}-00.packed.ab12.unfinished").write_bytes(b"half")
+        (home / f".{name}-00.packed.0123abcd").write_bytes(b"half")
     with FileLock(home / "alive-00.packed.lock"):
         pack(made, side=32, folder=home)
-    left = [name for name in content(home) if name.endswith("unfinished")]
-    assert left == ["alive-00.packed.ab12.unfinished"]
+    left = [path.name for path in home.iterdir() if is_unfinished(path)]
+    assert left == [".alive-00.packed.0123abcd"]
 
 
 def test_progress_is_told_and_nothing_is_printed(made: Dataset, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -364,7 +365,7 @@ def wait_for_size(process: subprocess.Popen[str], home: Path, size: int) -> list
     """Until the unfinished file has grown to the size; then the packing processes."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
-        sizes = [path.stat().st_size for path in home.glob("*.unfinished")] if home.exists() else []
+        sizes = [path.stat().st_size for path in home.iterdir() if is_unfinished(path)] if home.exists() else []
         if sizes and sizes[0] >= size:
             break
         time.sleep(0.001)

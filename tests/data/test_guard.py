@@ -230,7 +230,7 @@ def _open_many(path: Path, name: str) -> None:
 
 
 def test_several_append_without_tearing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads, each with its own guard: the lock is on the open file, so it holds among them as among processes."""
+    """Threads, each with its own guard: each takes the lock for itself, so it holds among them as among processes."""
     path = tmp_path / "openings.jsonl"
     read = Record.read
 
@@ -244,6 +244,7 @@ def test_several_append_without_tearing(tmp_path: Path, monkeypatch: pytest.Monk
         list(workers.map(lambda i: _open_many(path, f"w{i}"), range(3)))
     record = guard(path).record
     assert len(record) == 63
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".openings.jsonl.lock", "openings.jsonl"]
     assert [opening.number for opening in record if opening.handed_out] == list(range(1, 61))  # looking and appending is one step
 
 

@@ -254,7 +254,7 @@ def test_a_failed_save_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("likewise.models.bundle.save_file", full)
+    monkeypatch.setattr("likewise.models.bundle.write_whole", full)
     with pytest.raises(OSError, match="No space left"):
         of_images(dim=5).save(tmp_path / "m")
     assert os.listdir(tmp_path) == ["m"]

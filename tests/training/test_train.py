@@ -35,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_folder_holds_everything(run: Path) -> None:
     assert sorted(path.name for path in run.iterdir()) == [
-        *("README.md", "config.json", "embedder", "environment.json", "log.csv", "scores.json", "split.json"),
+        *(".test_openings.jsonl.lock", "README.md", "config.json", "embedder", "environment.json", "log.csv", "scores.json", "split.json"),
         *("tensorboard", "test_openings.jsonl"),
     ]
     config = held(run, "config.json")

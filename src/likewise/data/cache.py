@@ -2,9 +2,8 @@
 
 A packed file is named by what went in: the paths, the boxes, the size. Labels are the data set's, so that other labels for the same
 files need no second packing. The size and time of change of every source file are in the index: a file that was changed or removed is
-noticed and the whole is packed again in the same place. Writing is atomic: under another name in the same folder, flushed to the disk,
-renamed; one process at a time, the others wait and then use what it wrote. What a killed run left behind goes when anything is next
-packed in the folder.
+noticed and the whole is packed again in the same place. A packed file is written whole or not at all; one process at a time, the others
+wait and then use what it wrote. What a killed run left behind goes when anything is next packed in the folder.
 """
 
 from __future__ import annotations
@@ -13,21 +12,20 @@ import errno
 import hashlib
 import os
 import re
-import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from likewise.data.dataset import Dataset, Files, Pixels
 from likewise.data.decode import resized_size
-from likewise.data.pack_workers import Decoded, Outcome, Settings, Source, pack_chunks
+from likewise.data.pack_workers import Decoded, Outcome, Settings, Source, num_bytes, pack_chunks
 from likewise.data.packed import (
     FORMAT_VERSION,
     HEAD,
@@ -40,6 +38,8 @@ from likewise.data.packed import (
     read_index,
     write_index,
 )
+from likewise.environment import num_cores
+from likewise.files import is_unfinished, locked, write_whole
 from likewise.progress import ProgressCallback
 
 CHUNK_IMAGES = 32
@@ -144,8 +144,7 @@ def _num_workers(workers: int | None, num_images: int) -> int:
         return 1  # a pipe cannot be handed over there as it is here
     if workers is not None:
         return min(workers, num_images)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, num_images // IMAGES_PER_WORKER))
+    return max(1, min(num_cores(), num_images // IMAGES_PER_WORKER))
 
 
 def _reusable(target: Path, sources: list[Source], labels: npt.NDArray[np.int64], verify: bool) -> PackedImages | None:
@@ -167,7 +166,7 @@ def _reusable(target: Path, sources: list[Source], labels: npt.NDArray[np.int64]
 def _alone(target: Path, on_progress: ProgressCallback | None) -> Iterator[None]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(f"{target}.lock")
+        lock = locked(_lock_of(target))
         try:
             lock.acquire(timeout=0)
         except Timeout:
@@ -183,15 +182,19 @@ def _alone(target: Path, on_progress: ProgressCallback | None) -> Iterator[None]
         lock.release()
 
 
+def _lock_of(target: Path) -> Path:
+    return target.with_name(f"{target.name}.lock")
+
+
 def _remove_leftovers(home: Path, *, but: Path) -> None:
     """Unfinished files of runs that are gone: those whose lock is free. Ours is held by us."""
-    for leftover in home.glob("*.packed.*.unfinished"):
-        target = home / leftover.name[: leftover.name.index(".packed.") + len(".packed")]
+    for leftover in filter(is_unfinished, home.iterdir()):
+        target = leftover.with_name(leftover.name[1:]).with_suffix("")
         if target == but:
             leftover.unlink(missing_ok=True)
             continue
         try:
-            with FileLock(f"{target}.lock", timeout=0):
+            with locked(_lock_of(target), timeout=0):
                 leftover.unlink(missing_ok=True)
         except (Timeout, OSError):
             continue
@@ -207,14 +210,13 @@ def _write(
     num_workers: int,
     on_progress: ProgressCallback | None,
 ) -> None:
-    unfinished = target.with_name(f"{target.name}.{secrets.token_hex(4)}.unfinished")
-    try:
-        with unfinished.open("xb") as file:
-            file.write(HEAD)
-        outcomes: list[Outcome] = []
-        settings = Settings(unfinished, side, enlarge)
-        chunks = list(_chunks(sources))
-        with closing(pack_chunks(chunks, settings, start=len(HEAD), num_workers=num_workers)) as packing:
+    outcomes: list[Outcome] = []
+
+    def write(file: BinaryIO) -> None:
+        file.write(HEAD)
+        file.flush()
+        settings = Settings(Path(file.name), side, enlarge)
+        with closing(pack_chunks(list(_chunks(sources)), settings, start=len(HEAD), num_workers=num_workers)) as packing:
             for done in packing:
                 outcomes.extend(done)
                 if strict:
@@ -224,21 +226,18 @@ def _write(
         index = _index(sources, outcomes)
         if not len(index.indices):
             raise ValueError(f"{name}: none of {len(sources)} images can be packed; the first: {index.skipped[0]}")
-        with unfinished.open("ab") as file:
-            write_index(file, index)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, target)
-        _flush_folder(target.parent)
+        file.seek(0, os.SEEK_END)
+        write_index(file, index)
+
+    try:
+        write_whole(target, write)
     except OSError as fault:
         if fault.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
-        size = unfinished.stat().st_size / 2**30
+        size = num_bytes(outcomes) / 2**30
         hint = "free some space, or set LIKEWISE_CACHE to a folder on a larger disk"
         what = f"{fault.strerror} after {size:.2f} GiB of packed images: nothing was kept; {hint}"
         raise OSError(fault.errno, what, str(target.parent)) from fault
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _chunks(sources: list[Source]) -> Iterator[list[Source]]:
@@ -279,14 +278,3 @@ def _index(sources: list[Source], outcomes: list[Outcome]) -> Index:
         stamps=_stamps(sources),
         skipped=tuple(Problem(sources[i].path, outcome) for i, outcome in enumerate(outcomes) if isinstance(outcome, str)),
     )
-
-
-def _flush_folder(folder: Path) -> None:
-    """So that the rename, too, outlives a power cut."""
-    if sys.platform == "win32":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -7,7 +7,6 @@ to whoever runs the final evaluation; and the record of every request, granted o
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -21,6 +20,8 @@ from typing import Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
+
+from likewise.files import locked
 
 Indices = npt.NDArray[np.int64]
 Event = Literal["key", "opened", "resumed", "refused", "unreadable"]
@@ -209,11 +210,13 @@ class Record:
             self._memory.append(opening)
             return
         line = json.dumps(asdict(opening)).encode() + b"\n"
-        handle = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        binary = getattr(os, "O_BINARY", 0)  # Windows would write its own line ends
+        handle = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | binary, 0o644)
         try:
-            size = os.fstat(handle).st_size
-            if size and os.pread(handle, 1, size - 1) != b"\n":  # a process was killed, or a disk full, in the middle of a line
-                line = b"\n" + line
+            if os.lseek(handle, 0, os.SEEK_END):
+                os.lseek(handle, -1, os.SEEK_END)
+                if os.read(handle, 1) != b"\n":  # a process was killed, or a disk full, in the middle of a line
+                    line = b"\n" + line
             if os.write(handle, line) != len(line):
                 raise OSError(f"{self._path}: the record of test openings could not be written in full (disk full?): nothing was opened")
             os.fsync(handle)
@@ -227,12 +230,8 @@ class Record:
             yield
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with locked(self._path.with_name(f".{self._path.name}.lock")):
             yield
-        finally:
-            os.close(handle)  # also unlocks
 
 
 def test_digest(part: TestPart) -> str:

@@ -108,7 +108,7 @@ def _here(chunks: Sequence[Sequence[Source]], settings: Settings, offset: int) -
         for number, sources in enumerate(chunks):
             outcomes = packer.decode(number, sources)
             packer.write(number, offset)
-            offset += _num_bytes(outcomes)
+            offset += num_bytes(outcomes)
             yield outcomes
 
 
@@ -143,7 +143,7 @@ def _in_processes(
                 while placed in decoded:
                     outcomes = decoded.pop(placed)
                     _send(owner[placed], workers[owner[placed]], ("write", placed, offset))
-                    offset += _num_bytes(outcomes)
+                    offset += num_bytes(outcomes)
                     placed += 1
                     yield outcomes
     finally:
@@ -153,7 +153,8 @@ def _in_processes(
             process.wait()
 
 
-def _num_bytes(outcomes: list[Outcome]) -> int:
+def num_bytes(outcomes: Sequence[Outcome]) -> int:
+    """Of the pixels of what was decoded."""
     return sum(outcome.height * outcome.width * 3 for outcome in outcomes if isinstance(outcome, Decoded))
 
 

@@ -6,7 +6,6 @@ between the two leaves both, under names that begin as the folder's does.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
@@ -16,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
+
+from likewise.files import file_digest, flush_folder, write_whole
 
 FORMAT_VERSION = 1
 DESCRIPTION, WEIGHTS = "embedder.json", "model.safetensors"
@@ -46,14 +47,13 @@ def write_bundle(
     unfinished, replaced = (folder.with_name(f"{folder.name}.{mark}.{what}") for what in ("unfinished", "replaced"))
     try:
         unfinished.mkdir()
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}, unfinished / WEIGHTS)
-        text = json.dumps({**description, "sha256": _sha256(unfinished / WEIGHTS)}, indent=2)
-        (unfinished / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
-        for name in (WEIGHTS, DESCRIPTION):
-            _flush(unfinished / name)
+        write_whole(unfinished / WEIGHTS, save({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}))
+        text = json.dumps({**description, "sha256": file_digest(unfinished / WEIGHTS)}, indent=2)
+        write_whole(unfinished / DESCRIPTION, f"{text}\n".encode())
         if folder.exists():
             os.replace(folder, replaced)
         os.replace(unfinished, folder)
+        flush_folder(folder.parent)
     finally:
         for leftover in (unfinished, replaced):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -78,16 +78,6 @@ def read_bundle(folder: Path) -> Bundle:
         raise ValueError(f"{home} was written in format {version!r}, and this version of likewise reads {FORMAT_VERSION}: update likewise")
     if not bundle.weights.is_file():
         raise ValueError(f"{bundle.weights} is missing: copy the whole folder")
-    if _sha256(bundle.weights) != digest:
+    if file_digest(bundle.weights) != digest:
         raise ValueError(f"{bundle.weights} differs from its checksum: it is damaged, or of another model; copy the whole folder again")
     return bundle
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _flush(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -70,8 +69,12 @@ def fitted(training: Training) -> Fit:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """The most memory that was held: on the GPU, or by this process."""
+    """The most memory that was held: on the GPU, or by this process; 0 on Windows, which does not tell."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
+    if sys.platform == "win32":
+        return 0
+    import resource
+
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

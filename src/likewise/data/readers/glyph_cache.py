@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from PIL import features
 
 from likewise.data.cache import cache_folder
+from likewise.files import write_whole
 
 WORTH_KEEPING = 2000  # images; fewer are drawn in a moment
 MOST_BYTES = 64 * 2**20  # of one drawing: the cache is for what is read again and again
@@ -59,13 +59,6 @@ def _read(file: Path) -> Pixels | None:
 
 
 def _write(file: Path, drawn: Pixels) -> None:
-    """Whole or not at all. A cache that cannot be written costs seconds the next time, and nothing else."""
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    """A cache that cannot be written costs seconds the next time, and nothing else."""
     with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with part.open("wb") as held:
-                np.save(held, drawn)
-            part.replace(file)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(file, lambda held: np.save(held, drawn))
