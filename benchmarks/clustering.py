@@ -17,7 +17,8 @@ import torch
 from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor
 
-from likewise.evaluation.clustering import adjusted_mutual_information, clustering_scores, kmeans
+from likewise.evaluation.clustering import adjusted_mutual_information, clustering_scores
+from likewise.evaluation.kmeans import kmeans
 
 SIZES = {"cub": (5_924, 100), "middle": (20_000, 4_000), "sop": (60_502, 11_316)}
 DIM = 512

@@ -27,7 +27,7 @@ from likewise.protocols import load_protocol
 from likewise.training.feeds import make_feed
 from likewise.training.fit import fit
 from likewise.training.loop import network_spec
-from likewise.training.scoring import embed_feed, score
+from likewise.training.scoring import embed_feed, protocol_scores, vectors_to_score
 
 # Beside the method file's own settings; chosen from on a fold of the training classes.
 ALTERNATIVES: dict[str, list[dict[str, Any]]] = {
@@ -117,7 +117,7 @@ def main() -> None:
                 bare = replace(protocol, pooling=pooling)
                 method = with_settings(load_method("raw_vthm"), {"head.kind": "none"})
                 network = make_network(network_spec(method, bare), seed=0, weights=given.weights).to(device)
-                found = score(embed_feed(network, scored, bare, device=device), scored.labels, bare)
+                found = protocol_scores(embed_feed(network, scored, bare, device=device), scored.labels, bare).means
                 write_row(rows, {"key": f"untrained {pooling}", "scores": found})
     for key_, method, settings, seed in work:
         if key_ in done:
@@ -136,7 +136,7 @@ def ran(method: Method, protocol: Any, feed: Any, scored: Any, settings: dict[st
     except (ValueError, RuntimeError) as fault:
         return {"method": method.name, "settings": settings, "fault": str(fault)[:300]}
     embeddings = embed_feed(found.network, scored, protocol, device=next(found.network.parameters()).device)
-    scores = score(embeddings, scored.labels, protocol, binary=found.network.spec.binary)
+    scores = protocol_scores(vectors_to_score(found.network, embeddings), scored.labels, protocol).means
     return {
         "method": method.name,
         "settings": settings,

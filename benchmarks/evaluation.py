@@ -39,7 +39,7 @@ def data(size: str, device: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def likewise_scores(embeddings, labels, metrics=("R@K", "MAP@R")):
-    from likewise.evaluation.evaluate import evaluate
+    from likewise.evaluation.scores import evaluate
 
     return evaluate(embeddings, labels, ks=KS, metrics=metrics)
 

@@ -12,8 +12,7 @@ from typer.testing import CliRunner, Result
 
 import likewise
 from likewise.cli import app
-from likewise.evaluation.evaluate import evaluate
-from likewise.evaluation.summary import summarise
+from likewise.evaluation.scores import evaluate, summarise
 
 NAMES = np.array(["robin", "wren", "crow", "jay"])
 
@@ -123,6 +122,18 @@ def test_gallery_and_unmatched_queries(birds: tuple[np.ndarray, np.ndarray], tmp
     assert "Geometry of queries and gallery together" in shown
 
 
+def test_a_k_that_is_too_large_is_left_out_and_noted(npz: Path) -> None:
+    note = "R@60 and R@99 are left out: the gallery has only 59 items besides the query"
+    told = ok(npz, "--ks", "1,60,99", "--metrics", "R@K,MAP@R")
+    assert list(told["scores"]) == ["R@1", "MAP@R"]  # type: ignore[call-overload]
+    assert told["notes"] == [note]
+    assert note in " ".join(run(npz, "--ks", "1,60,99", "--metrics", "R@K,MAP@R").stdout.split())
+    assert ok(npz, "--ks", "1", "--metrics", "R@K,MAP@R") == {**told, "notes": []}
+    without = ok(npz, "--ks", "60", "--metrics", "R@K,NMI")
+    assert list(without["scores"]) == ["NMI"]  # type: ignore[call-overload]
+    assert without["notes"] == ["R@60 is left out: the gallery has only 59 items besides the query"]
+
+
 def test_packed_bits(birds: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     bits = np.packbits(birds[0] > 0, axis=1)
     np.savez(tmp_path / "bits.npz", embeddings=bits, labels=birds[1])
@@ -171,7 +182,7 @@ def test_faults_are_told_in_words(npz: Path, birds: tuple[np.ndarray, np.ndarray
     assert "expected .npz, .npy or .parquet" in fault(tmp_path / "birds.csv")
     assert "--ks is '1,x'" in fault(npz, "--ks", "1,x")
     assert "speed" in fault(npz, "--metrics", "R@K,speed")
-    assert "R@60 asks for 60 neighbours" in fault(npz, "--ks", "60")
+    assert "nothing can be scored: R@60 is left out: the gallery has only 59 items" in fault(npz, "--metrics", "R@K", "--ks", "60")
     assert "device is 'tpu'" in fault(npz, "--device", "tpu")
     assert "no array 'labels', it holds embeddings, classes" in fault(saved(tmp_path, embeddings=rows, classes=labels))
     assert "no array 'gallery_labels'" in fault(saved(tmp_path, embeddings=rows, labels=labels, gallery=rows))

@@ -9,7 +9,7 @@ import pytest
 from likewise.configuration import as_table, from_table, with_settings
 from likewise.data.augmentation import AUGMENTATIONS
 from likewise.data.readers import READERS
-from likewise.evaluation.evaluate import CLUSTERING_METRICS
+from likewise.evaluation.metrics import CLUSTERING_METRICS
 from likewise.methods import METHODS, load_method
 from likewise.models.backbones import BACKBONES
 from likewise.protocols import FOLDER, PROTOCOLS, Protocol, load_protocol

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from likewise.comparison.compare import compare
-    from likewise.evaluation.evaluate import evaluate
     from likewise.evaluation.nearest import nearest
+    from likewise.evaluation.scores import evaluate
     from likewise.losses import LOSSES
     from likewise.mining import MINERS
     from likewise.models.embedder import Embedder
@@ -39,7 +39,7 @@ _WHERE = {
     "Embedder": "likewise.models.embedder",
     "Objective": "likewise.objectives",
     "compare": "likewise.comparison.compare",
-    "evaluate": "likewise.evaluation.evaluate",
+    "evaluate": "likewise.evaluation.scores",
     "nearest": "likewise.evaluation.nearest",
     "objective": "likewise.objectives",
     "pair_weights": "likewise.pair_weighting",

@@ -178,6 +178,35 @@ def test_vectors_are_compared_under_their_own_protocol(tmp_path: Path) -> None:
     assert found.items["points"].thumbnails is None
 
 
+def points(test: dict[int, int]) -> Dataset:
+    """Vectors of ten training classes, and test classes of so many items each."""
+    sizes = [6] * 10 + list(test.values())
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    random = np.random.default_rng(0)
+    vectors = (random.normal(size=(len(sizes), 5))[labels] + 0.3 * random.normal(size=(len(labels), 5))).astype(np.float32)
+    marks = np.where(labels < 10, "train", "test").astype(np.str_)
+    return Dataset("points", Features(vectors), labels.astype(np.int64), tuple(f"class {i}" for i in range(len(sizes))), parts=marks)
+
+
+def test_few_test_items_are_scored_as_far_as_they_go(tmp_path: Path) -> None:
+    """Two classes of two: every item has three neighbours."""
+    protocol = tiny_protocol(backbone="identity", ks=(1, 2, 4, 8))
+    asked = {"methods": ["contrastive"], "protocol": protocol, "trials": 0, "seeds": 1, "report": True}
+    found = tiny_compare(tmp_path / "out", data=points({10: 2, 11: 2}), **asked)
+    for method in found.methods:
+        assert set(method.scores) == {"R@1", "R@2", "RP", "MAP@R", "mAP", "NMI", "AMI"}
+    note = "R@4 and R@8 are left out: the gallery has only 3 items besides the query"
+    assert [said for said in found.notes if "left out" in said] == [f"points: {note}"]
+    assert found.report is not None
+    assert note in found.report.read_text()
+
+
+def test_test_items_that_nothing_can_be_found_for_are_refused_before_training(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="points: none of the 3 test items has another one of its class to find, so no method could"):
+        tiny_compare(tmp_path / "out", data=points({10: 1, 11: 1, 12: 1}), protocol=tiny_protocol(backbone="identity"))
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

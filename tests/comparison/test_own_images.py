@@ -46,7 +46,7 @@ def test_broken_and_lonely_images_are_noted(tmp_path: Path) -> None:
     page = (tmp_path / "out" / "report.html").read_text()
     assert "<h1>images under folder</h1>" in page
     said = " ".join(done.output.split())
-    for words in ("could not be decoded and were left out", "are the only ones of their class"):
+    for words in ("could not be decoded and were left out", "have nothing of their class to find and are left out of the means"):
         assert words in said
         assert words in page
 
@@ -80,6 +80,7 @@ def test_the_best_network_embeds_other_images(tmp_path: Path) -> None:
         ({"only": 9}, "has 1 class: a class-disjoint split needs at least 4"),
         ({"a": 5, "b": 5}, "has 2 classes: a class-disjoint split needs at least 4"),
         ({f"lonely {i}": 1 for i in range(8)}, "every training class has a single image"),
+        ({**dict.fromkeys("abcd", 1), "e": 4}, "has another one of its class to find, so no method could be scored"),
     ],
 )
 def test_a_folder_that_cannot_be_compared_on(tmp_path: Path, sizes: dict[str, int], said: str) -> None:

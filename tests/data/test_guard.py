@@ -248,6 +248,14 @@ def test_several_append_without_tearing(tmp_path: Path, monkeypatch: pytest.Monk
     assert [opening.number for opening in record if opening.handed_out] == list(range(1, 61))  # looking and appending is one step
 
 
+def test_positions_of_queries_and_gallery() -> None:
+    halves = TestPart(np.array([3, 5, 8, 9]), query=np.array([5, 9]), gallery=np.array([3, 8]))
+    found = halves.query_and_gallery(np.array([9, 8, 5]))  # an item may be missing, as images that cannot be decoded are
+    assert found is not None
+    assert [positions.tolist() for positions in found] == [[0, 2], [1]]
+    assert TestPart(np.array([3, 5])).query_and_gallery(np.array([3])) is None
+
+
 def test_the_digest_names_the_part() -> None:
     assert guard().digest == guard().digest
     assert guard().digest != TestGuard(TestPart(INDICES[:3])).digest

@@ -84,6 +84,15 @@ def test_query_and_gallery() -> None:
     assert sorted([*part.query.tolist(), *part.gallery.tolist()]) == part.indices.tolist()
     again = Split.from_json(found.to_json(), data)
     assert again.test.has_query_and_gallery
+    assert again.num_matched == len(part.query)
+    alone = replace(data, labels=np.where(marks == "query", 3, data.labels), class_names=tuple("abcd"))
+    assert split(alone, seed=0).num_matched == 0
+
+
+def test_how_many_test_items_have_something_to_find() -> None:
+    data = dataset([3, 1, 4, 1], ["train", "test", "test", "test"])
+    assert split(data, seed=0).num_matched == 4
+    assert split(dataset([3, 1, 1, 1], ["train", "test", "test", "test"]), seed=0).num_matched == 0
 
 
 @pytest.mark.parametrize(

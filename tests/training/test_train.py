@@ -12,16 +12,19 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from typer.testing import CliRunner
 
-from likewise.data.dataset import Files, Pixels
+from likewise.cli import app
+from likewise.data.dataset import Dataset, Files, Pixels
 from likewise.data.readers import read
 from likewise.data.splits import Split, split
 from likewise.evaluation import evaluate
+from likewise.evaluation.metrics import DEFAULT_METRICS
 from likewise.models.embedder import Embedder
 from likewise.training.feeds import Feed, make_feed
 from likewise.training.loop import Training
 from likewise.training.run_embeddings import scored_embeddings
-from likewise.training.scoring import score
+from likewise.training.scoring import protocol_scores
 from likewise.training.train import hold_out, train
 
 from .test_tensorboard import scalars
@@ -88,7 +91,7 @@ def test_the_weights_of_the_best_step_are_kept(tmp_path: Path) -> None:
     _, validation = hold_out(data, parts, make_feed(parts.train_part(data), protocol), protocol)
     assert validation is not None
     rows = Embedder.load(tmp_path / "run").embed(data.subset(parts.train[validation.indices]))
-    found = score(torch.from_numpy(rows), validation.labels, protocol, metrics=("R@K", "MAP@R"))
+    found = protocol_scores(torch.from_numpy(rows), validation.labels, protocol, metrics=("R@K", "MAP@R")).means
     assert result.validation is not None
     assert found["MAP@R"] == pytest.approx(result.validation["MAP@R"], abs=1e-3)
 
@@ -176,6 +179,48 @@ def test_queries_and_a_gallery_are_scored_apart(tmp_path: Path) -> None:
     assert result.scores == pytest.approx({name: expected[name] for name in result.scores})
     everything = evaluate(rows[~(marks == "train")], data.labels[~(marks == "train")], ks=(1, 2), metrics=("R@K", "MAP@R"))
     assert result.scores["MAP@R"] != pytest.approx(everything["MAP@R"])
+
+
+def marked(data: Dataset, test: list[int]) -> Dataset:
+    """Only these items are tested on, the other classes trained on."""
+    classes = np.unique(data.labels[test])
+    kept = np.flatnonzero(~np.isin(data.labels, classes) | np.isin(np.arange(len(data)), test))
+    marks = np.where(np.isin(np.arange(len(data)), test), "test", "train").astype(np.str_)
+    return replace(data, parts=marks).subset(kept)
+
+
+def test_few_test_items_are_scored_as_far_as_they_go(tmp_path: Path) -> None:
+    """Four test items of two classes have three neighbours each: R@4 and R@8 are left out, and the run ends."""
+    data = marked(vectors(), [0, 1, 8, 9])
+    protocol = replace(PROTOCOL, ks=(1, 2, 4, 8), metrics=DEFAULT_METRICS)
+    result = train("raw", data, protocol=protocol, out=tmp_path / "run", settings={"backbone": "identity"}, device="cpu")
+    assert list(result.scores) == ["R@1", "R@2", "RP", "MAP@R", "mAP", "NMI", "AMI"]
+    assert result.notes == ("R@4 and R@8 are left out: the gallery has only 3 items besides the query",)
+    assert held(tmp_path / "run", "scores.json")["notes"] == list(result.notes)
+    rows = Embedder.load(tmp_path / "run").embed(data.subset(np.flatnonzero(data.parts == "test")))
+    expected = evaluate(rows, [0, 0, 1, 1], ks=(1, 2), metrics=DEFAULT_METRICS)
+    assert result.scores == pytest.approx({name: expected[name] for name in result.scores})
+
+
+def test_a_training_whose_test_items_cannot_be_scored_is_kept(tmp_path: Path) -> None:
+    """Three test classes of one item each: the run ends with its embedder, and says why there are no scores."""
+    data = marked(vectors(), [0, 8, 16])
+    result = train("raw", data, protocol=PROTOCOL, out=tmp_path / "run", settings={"backbone": "identity"}, device="cpu")
+    note = "none of the 3 queries shares its label with any other item: retrieval has no score; check the labels"
+    assert (result.scores, result.notes) == ({}, (note,))
+    assert held(tmp_path / "run", "scores.json")["scores"] == {}
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert "No scores: see the notes." in card
+    assert note in card
+    assert note in " ".join(CliRunner().invoke(app, ["evaluate", str(tmp_path / "run")]).output.split())
+    assert Embedder.load(tmp_path / "run").embed(data).shape == (len(data), 8)
+    assert train("raw", data, protocol=PROTOCOL, out=tmp_path / "run", settings={"backbone": "identity"}, resume=True).notes == (note,)
+
+
+def test_test_items_without_a_partner_are_noted(tmp_path: Path) -> None:
+    data = marked(vectors(), [0, 1, 8])
+    result = train("raw", data, protocol=PROTOCOL, out=tmp_path / "run", settings={"backbone": "identity"}, device="cpu")
+    assert result.notes == ("1 query has nothing of its class to find and is left out of the means",)
 
 
 @pytest.mark.parametrize("method", ["raw_vthm", "proxy_anchor", "ranked_list_multilevel", "dreml"])

@@ -12,7 +12,6 @@ import numpy as np
 from likewise.comparison.equal import equal_conditions, versions
 from likewise.comparison.pieces import BY, Piece
 from likewise.comparison.plan import Progress, apart
-from likewise.comparison.queries import unpack_queries
 from likewise.comparison.results import ComparisonResults, Curve, MethodResult, TestItems, Trial
 from likewise.comparison.statistics import beside_the_best, estimates, rank_test
 from likewise.comparison.store import Found, Row, Store
@@ -122,10 +121,8 @@ class Gatherer:
         if len(scored) < self.plan.seeds:  # fewer seeds than the others have would not be equal conditions
             return None
         self._note_skipped(data, "training", trainings[0].result["skipped"])
-        queries[method.name] = [unpack_queries(found.arrays) for found in scored if found.arrays is not None]
-        unmatched = scored[0].result["unmatched"]
-        if unmatched:
-            self.notes.append(f"{data}: {unmatched:,} test items are the only ones of their class: they are left out of the means")
+        queries[method.name] = [PerQuery.from_bytes(found.arrays) for found in scored if found.arrays is not None]
+        self.notes += [f"{data}: {note}" for note in scored[0].result["notes"]]
         chosen = self.progress.choice(data, method.name)
         if chosen is None and method.name in self.plan.sets:
             self.notes.append(

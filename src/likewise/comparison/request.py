@@ -131,6 +131,11 @@ def make_plan(
         labels = dataset.labels[parts.train]
         if np.unique(labels, return_counts=True)[1].max() < 2:
             raise ValueError(f"{name}: every training class has a single image: metric learning needs at least two images of a class")
+        if not parts.num_matched:
+            raise ValueError(
+                f"{name}: none of the {parts.test.num_items:,} test items has another one of its class to find, so no method could be "
+                "scored: test classes need at least two images"
+            )
         sides = [dataset.labels[fold.train] for fold in folds(dataset, parts.train, k=num_folds, seed=SPLIT_SEED)] if trials else []
         _check_batches(name, found, conditions, [labels, *sides])
         sources.append(Source(name, specs[name], parts.to_json()))

@@ -19,7 +19,6 @@ from likewise.comparison.faults import is_of_the_place
 from likewise.comparison.network_file import load_network, save_network
 from likewise.comparison.pieces import BY, UNTRAINED, Piece
 from likewise.comparison.plan import Plan, Progress
-from likewise.comparison.queries import halves_of, pack_queries, scores_on_test
 from likewise.comparison.store import Found
 from likewise.comparison.thumbnails import write_thumbnails
 from likewise.data.dataset import Dataset
@@ -30,7 +29,7 @@ from likewise.models.network import make_network
 from likewise.training.feeds import Feed, make_feed
 from likewise.training.fit import fit
 from likewise.training.loop import network_spec
-from likewise.training.scoring import embed_feed
+from likewise.training.scoring import embed_feed, protocol_scores, vectors_to_score
 from likewise.training.train import SPLIT_SEED, file_digest
 
 NETWORKS = "networks"  # the trained networks, until they are scored
@@ -121,10 +120,11 @@ class Workshop:
         protocol = self.plan.at_point(piece.point)
         with watch.measures("evaluation"):
             network = load_network(path).to(self.context.device)
-            embeddings = embed_feed(network, feed, protocol, device=self.context.device)
-            vectors = torch.where(embeddings > 0, 1.0, -1.0) if network.spec.binary else embeddings
-            scores, queries = scores_on_test(vectors, feed, part, protocol)
-        result: dict[str, Any] = {"scores": scores, "width": network.width, "unmatched": int((~queries.matched).sum())}
+            vectors = vectors_to_score(network, embed_feed(network, feed, protocol, device=self.context.device))
+            halves = part.query_and_gallery(part.indices[feed.indices])
+            scores = protocol_scores(vectors, feed.labels, protocol, query_and_gallery=halves, metrics=(*protocol.metrics, BY))
+        assert scores.per_query is not None  # BY is of retrieval
+        result: dict[str, Any] = {"scores": scores.means, "width": network.width, "notes": list(scores.notes)}
         if piece.number == 0:
             with watch.measures("saving"):
                 kept = self.context.folder / "embeddings" / f"{file_name(piece)}.npy"
@@ -132,7 +132,7 @@ class Workshop:
                 np.save(held, vectors.cpu().numpy().astype(np.float16))
                 write_whole(kept, held.getvalue())
                 result["embeddings"] = kept.name
-        return Found(result, score=scores[BY], arrays=pack_queries(queries))
+        return Found(result, score=scores.means[BY], arrays=scores.per_query.to_bytes())
 
     def _items(self, piece: Piece, progress: Progress, watch: _Watch) -> Found:
         part, feed = self._test_feed(piece, progress, watch)
@@ -140,14 +140,15 @@ class Workshop:
         indices = part.indices[feed.indices]
         with watch.measures("saving"):
             thumbnails = write_thumbnails(feed, self.context.folder / "items" / f"{file_name(piece)}.npy")
-            halves = {name: None if found is None else found.tolist() for name, found in halves_of(part, indices).items()}
+            query, gallery = part.query_and_gallery(indices) or (None, None)
         return Found(
             {
                 "labels": feed.labels.tolist(),
                 "names": [names[index] for index in indices.tolist()],
                 "thumbnails": None if thumbnails is None else thumbnails.name,
                 "skipped": [str(problem) for problem in feed.skipped],
-                **halves,
+                "query": None if query is None else query.tolist(),
+                "gallery": None if gallery is None else gallery.tolist(),
             }
         )
 

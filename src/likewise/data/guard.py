@@ -37,6 +37,12 @@ class TestPart:
     query: Indices | None = None
     gallery: Indices | None = None
 
+    def query_and_gallery(self, indices: Indices) -> tuple[Indices, Indices] | None:
+        """Where the queries and the gallery stand among the items with these indices; None where they are not separate."""
+        if self.query is None or self.gallery is None:
+            return None
+        return np.flatnonzero(np.isin(indices, self.query)), np.flatnonzero(np.isin(indices, self.gallery))
+
 
 @dataclass(frozen=True)
 class Opening:

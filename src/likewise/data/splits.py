@@ -33,6 +33,7 @@ class Split:
     num_train_classes: int
     num_test_classes: int
     num_shared_classes: int  # classes on both sides: 0 unless the official parts share them (MNIST)
+    num_matched: int  # test items (of query and gallery: queries) with another one of their class to find
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -192,7 +193,15 @@ def _split(dataset: Dataset, train: Indices, fingerprint: str, *, seed: int, off
         num_train_classes=len(train_classes),
         num_test_classes=len(test_classes),
         num_shared_classes=len(np.intersect1d(train_classes, test_classes)),
+        num_matched=_num_matched(dataset.labels, part),
     )
+
+
+def _num_matched(labels: npt.NDArray[np.int64], part: TestPart) -> int:
+    if part.query is not None and part.gallery is not None:
+        return int(np.isin(labels[part.query], labels[part.gallery]).sum())
+    sizes = np.unique(labels[part.indices], return_counts=True)[1]
+    return int(sizes[sizes > 1].sum())
 
 
 def _check_fingerprint(dataset: Dataset, fingerprint: str) -> None:

@@ -2,14 +2,15 @@
 
 from likewise.evaluation.binary import hamming_nearest, pack_bits
 from likewise.evaluation.diagnostics import diagnose
-from likewise.evaluation.evaluate import evaluate
 from likewise.evaluation.kmeans import kmeans
 from likewise.evaluation.nearest import nearest
 from likewise.evaluation.retrieval import PerQuery, per_query
+from likewise.evaluation.scores import Scores, evaluate, score
 from likewise.evaluation.uncertainty import bootstrap, paired_test
 
 __all__ = [
     "PerQuery",
+    "Scores",
     "bootstrap",
     "diagnose",
     "evaluate",
@@ -19,4 +20,5 @@ __all__ = [
     "pack_bits",
     "paired_test",
     "per_query",
+    "score",
 ]

@@ -22,9 +22,14 @@ def pack_bits(embeddings: Embeddings) -> Tensor:
     return (bits << torch.arange(7, -1, -1, dtype=torch.uint8, device=bits.device)).sum(dim=2, dtype=torch.uint8)
 
 
+def signs(embeddings: Tensor) -> Tensor:
+    """(N, dim) numbers as float32 of -1 and +1: the bits that `pack_bits` keeps, as vectors."""
+    return torch.where(embeddings > 0, 1.0, -1.0)
+
+
 def unpack_bits(packed: Embeddings) -> Tensor:
     """Packed bits as (N, 8 x bytes) float32 of -1 and +1, for what works on vectors (k-means): |q - g|^2 = 4 x Hamming distance."""
-    return _signs(_check_packed(packed, packed)[0]).float()
+    return _unpacked(_check_packed(packed, packed)[0]).float()
 
 
 def hamming_nearest(
@@ -39,13 +44,13 @@ def hamming_nearest(
             "pass the queries as gallery"
         )
     rows, columns = block_shape(block, len(other), k, own.is_cuda)
-    signs = _signs(other)
+    gallery_signs = _unpacked(other)
     index = torch.empty(len(own), k, dtype=torch.int64, device=own.device)
     distance = torch.empty_like(index)
     for part in torch.split(torch.arange(len(own), device=own.device), rows):
         best = torch.empty(len(part), 0, dtype=torch.float64, device=own.device)
         for start in range(0, len(other), columns):
-            keys = _keys(own, signs, part, slice(start, min(start + columns, len(other))), exclude_self).neg_()
+            keys = _keys(own, gallery_signs, part, slice(start, min(start + columns, len(other))), exclude_self).neg_()
             best = torch.cat([best, top(keys, min(k, keys.shape[1]))[0]], dim=1)
             if best.shape[1] > k:
                 best = best.topk(k, dim=1, sorted=False).values
@@ -60,7 +65,7 @@ def hamming_ranks(
     """Ranks of all positives by Hamming distance; without a gallery every item queries all others."""
     own, other = _check_packed(queries, queries if gallery is None else gallery)
     rows, columns = block_shape(block, len(other), 1, own.is_cuda)
-    signs = _signs(other)
+    gallery_signs = _unpacked(other)
     classes = Classes.of(query_codes, gallery_codes)
     num_positives = classes.gallery_count - int(gallery is None)
     used = ((classes.query_count > 0) & (num_positives > 0)).nonzero().flatten()
@@ -70,7 +75,7 @@ def hamming_ranks(
             positives = items.repeat_interleave(of_class.shape[1], dim=0)[start : start + len(part)]
             keys = torch.cat(
                 [
-                    _keys(own, signs, part, slice(at, min(at + columns, len(other))), gallery is None)
+                    _keys(own, gallery_signs, part, slice(at, min(at + columns, len(other))), gallery is None)
                     for at in range(0, len(other), columns)
                 ],
                 dim=1,
@@ -105,18 +110,18 @@ def _check_packed(queries: Embeddings, gallery: Embeddings) -> tuple[Tensor, Ten
     return own, other
 
 
-def _signs(packed: Tensor) -> Tensor:
+def _unpacked(packed: Tensor) -> Tensor:
     """Bits as -1 and +1: <q, g> = bits - 2 x Hamming distance."""
     places = torch.arange(7, -1, -1, dtype=torch.uint8, device=packed.device)
     return ((packed[:, :, None] >> places) & 1).flatten(1).to(torch.int8).mul_(2).sub_(1)
 
 
-def _keys(own: Tensor, signs: Tensor, rows: Tensor, columns: slice, exclude_self: bool) -> Tensor:
+def _keys(own: Tensor, gallery_signs: Tensor, rows: Tensor, columns: slice, exclude_self: bool) -> Tensor:
     """(rows, columns) float64: distance x G + index, so that no two keys of a row are equal and ties fall to the lower index; +inf for
     the query itself.
     """
-    num_items, bits = signs.shape
-    dots = _dots(_signs(own[rows]), signs[columns])
+    num_items, bits = gallery_signs.shape
+    dots = _dots(_unpacked(own[rows]), gallery_signs[columns])
     index = torch.arange(columns.start, columns.stop, dtype=torch.float64, device=rows.device)
     keys = torch.add(index + 0.5 * bits * num_items, dots, alpha=-0.5 * num_items)
     if exclude_self:

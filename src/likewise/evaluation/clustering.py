@@ -7,13 +7,11 @@ import torch
 from sklearn.metrics import mutual_info_score, normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
-from likewise.evaluation.kmeans import Backend, Clusters, kmeans
+from likewise.evaluation.kmeans import Backend, kmeans
 from likewise.evaluation.labels import Labels, class_codes
+from likewise.evaluation.metrics import CLUSTERING_METRICS, check_metrics
 from likewise.evaluation.similarity import Embeddings, as_embeddings
 
-__all__ = ["CLUSTERING_SCORES", "Clusters", "adjusted_mutual_information", "clustering_scores", "kmeans"]
-
-CLUSTERING_SCORES = ("NMI", "NMI_geometric", "AMI")
 MANY_CLUSTERS = 1000  # a restart is dear from here on and matters less: NMI varies by 0.002 (standard deviation), by 0.007 at 100 clusters
 
 
@@ -21,7 +19,7 @@ def clustering_scores(
     embeddings: Embeddings,
     labels: Labels,
     *,
-    metrics: Sequence[str] = CLUSTERING_SCORES,
+    metrics: Sequence[str] = CLUSTERING_METRICS,
     metric: str = "cosine",
     seed: int = 0,
     restarts: int | None = None,
@@ -37,9 +35,7 @@ def clustering_scores(
     else 3.
     One class only scores 1: there is nothing to confuse.
     """
-    unknown = [name for name in metrics if name not in CLUSTERING_SCORES]
-    if unknown:
-        raise ValueError(f"metrics must be among {', '.join(CLUSTERING_SCORES)}; got {', '.join(map(str, unknown))}")
+    check_metrics(metrics, CLUSTERING_METRICS)
     if metric not in ("cosine", "euclidean"):
         raise ValueError(f'metric must be "cosine" or "euclidean", got {metric!r}')
     rows = as_embeddings(embeddings, "embeddings")

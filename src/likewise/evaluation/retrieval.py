@@ -1,18 +1,19 @@
 """Retrieval scores of every query, all from the ranks of its positives."""
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from likewise.evaluation.binary import hamming_ranks
 from likewise.evaluation.labels import Labels, class_codes
+from likewise.evaluation.metrics import RETRIEVAL_METRICS, check_metrics, fitting_ks
 from likewise.evaluation.ranks import Duplicates, RankCounter, Ranks, Wanted
 from likewise.evaluation.similarity import Embeddings, Scorer, full_float32
-
-RETRIEVAL_METRICS = ("R@K", "RP", "MAP@R", "mAP")
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,20 @@ class PerQuery:
     scores: dict[str, Tensor]  # name -> (Q,) float64
     matched: Tensor  # (Q,) bool: the gallery holds an item of the query's class
     labels: Tensor  # (Q,) int64 class codes
+    left_out: tuple[str, ...] = ()  # what was asked for and is not among the scores, in words
+
+    def to_bytes(self) -> bytes:
+        """Scores, matches and labels; `from_bytes` reads them."""
+        file = io.BytesIO()
+        arrays: dict[str, Any] = {f"score {name}": values.cpu().numpy() for name, values in self.scores.items()}
+        np.savez_compressed(file, matched=self.matched.cpu().numpy(), labels=self.labels.cpu().numpy(), **arrays)
+        return file.getvalue()
+
+    @staticmethod
+    def from_bytes(packed: bytes) -> "PerQuery":
+        with np.load(io.BytesIO(packed), allow_pickle=False) as file:
+            scores = {name.removeprefix("score "): torch.from_numpy(file[name]) for name in file.files if name.startswith("score ")}
+            return PerQuery(scores, torch.from_numpy(file["matched"]), torch.from_numpy(file["labels"]))
 
 
 def per_query(
@@ -41,9 +56,9 @@ def per_query(
 
         R@K = [r_1 <= K]      RP = #{j : r_j <= R} / R      MAP@R = 1/R sum over r_j <= R of j / r_j      mAP = 1/R sum_j j / r_j
 
-    metric: "cosine", "euclidean", or "hamming" for bits packed by `pack_bits`.
+    A K larger than the gallery is left out. metric: "cosine", "euclidean", or "hamming" for bits packed by `pack_bits`.
     """
-    _check_metrics(metrics)
+    check_metrics(metrics, RETRIEVAL_METRICS)
     if (gallery is None) != (gallery_labels is None):
         given, missing = ("gallery", "gallery_labels") if gallery_labels is None else ("gallery_labels", "gallery")
         raise ValueError(f"{given} without {missing}: expected both or neither")
@@ -55,7 +70,8 @@ def per_query(
             raise ValueError(f"{len(codes)} {name} for {len(vectors)} embeddings: expected one label an embedding")
     if len(query_codes) == 0:
         raise ValueError("there are no queries: expected at least one embedding")
-    wanted_ks = _check_ks(ks, len(items) - int(exclude_self), exclude_self) if "R@K" in metrics else []
+    num_candidates = len(items) - int(exclude_self)
+    wanted_ks, left_out = fitting_ks(ks, num_candidates, exclude_self=exclude_self) if "R@K" in metrics else ([], ())
     wanted = Wanted(best_cap=max(wanted_ks, default=0), others="RP" in metrics or "MAP@R" in metrics, all="mAP" in metrics)
     if metric == "hamming":
         all_ranks = hamming_ranks(embeddings, gallery, query_codes, gallery_codes, block)
@@ -71,7 +87,7 @@ def per_query(
             matched[ranks.rows] = True
             for name in names:
                 scores[name][ranks.rows] = _score(name, ranks)
-    return PerQuery(scores, matched, query_codes)
+    return PerQuery(scores, matched, query_codes, left_out)
 
 
 def _score(name: str, ranks: Ranks) -> Tensor:
@@ -85,26 +101,6 @@ def _score(name: str, ranks: Ranks) -> Tensor:
         return hit.sum(dim=1).double() / count
     precision = torch.arange(1, rank.shape[1] + 1, dtype=torch.float64, device=rank.device) / rank
     return torch.where(hit, precision, 0.0).sum(dim=1) / count
-
-
-def _check_metrics(metrics: Sequence[str]) -> None:
-    unknown = [name for name in metrics if name not in RETRIEVAL_METRICS]
-    if isinstance(metrics, str) or unknown or not metrics:
-        raise ValueError(f"metrics are {metrics!r}: expected some of {RETRIEVAL_METRICS}")
-
-
-def _check_ks(ks: Sequence[int], available: int, exclude_self: bool) -> list[int]:
-    for k in ks:
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise ValueError(f"ks hold {k!r}: expected whole numbers, 1 or more")
-        if k > available:
-            raise ValueError(
-                f"R@{k} asks for {k} neighbours but the gallery has only {available} items{' besides the query' if exclude_self else ''}: "
-                f"leave {k} out of ks"
-            )
-    if len(ks) == 0:
-        raise ValueError("ks are empty: expected at least one K, or metrics without 'R@K'")
-    return sorted(set(ks))
 
 
 def _block_shape(block: int | str, scorer: Scorer) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import Literal
 from likewise.checks import known_name
 from likewise.configuration import from_table, read_toml
 from likewise.data.augmentation import AUGMENTATIONS
-from likewise.evaluation.evaluate import METRICS
+from likewise.evaluation.metrics import DEFAULT_METRICS, METRICS
 from likewise.samplers.sampler import FewClasses
 
 FOLDER = Path(__file__).parent
@@ -55,7 +55,7 @@ class Protocol:
     validation: float = 0.2  # share of the training classes held out to choose the best step; 0: the last step
     validate_every: int = 100
     ks: tuple[int, ...] = (1, 2, 4, 8)
-    metrics: tuple[str, ...] = ("R@K", "RP", "MAP@R", "mAP", "NMI", "AMI")
+    metrics: tuple[str, ...] = DEFAULT_METRICS
     # comparison
     trials: int = 10  # of tuning, for each method
     folds: int = 2

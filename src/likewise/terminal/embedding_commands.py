@@ -11,7 +11,7 @@ from rich.console import Console
 
 from likewise.environment import checked_device
 from likewise.evaluation.embedding_file import read_embeddings
-from likewise.evaluation.summary import summarise
+from likewise.evaluation.scores import summarise
 from likewise.models.backbones import Level
 from likewise.terminal.progress_bar import progress_bar
 from likewise.terminal.run_view import finished_run, result_view

@@ -33,4 +33,6 @@ def result_view(result: TrainingResult) -> RenderableType:
         [] if result.validation is None else [Text(f"held-out training classes: MAP@R {result.validation['MAP@R']:.1%}", style="dim")]
     )
     notes = [Text(f"note: {note}", style="yellow") for note in result.notes]
-    return Group(title, table, *held_out, *notes, Text(f"run: {result.folder}", style="dim"))
+    return Group(
+        title, table if result.scores else Text("no scores: see the notes"), *held_out, *notes, Text(f"run: {result.folder}", style="dim")
+    )

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from likewise.evaluation.diagnostics import Diagnosis, Distances
-from likewise.evaluation.summary import Summary
+from likewise.evaluation.scores import Summary
 
 BARS = " ▁▂▃▄▅▆▇█"
 SHOWN = 5  # classes, queries and hubs in the terminal; --json has more
@@ -16,10 +16,7 @@ SHOWN = 5  # classes, queries and hubs in the terminal; --json has more
 
 def summary_view(summary: Summary, title: str) -> RenderableType:
     parts: list[RenderableType] = [Text(title, style="bold"), Text(_counts(summary), style="dim"), _scores(summary)]
-    if summary.num_unmatched:
-        one = summary.num_unmatched == 1
-        left_out = "query has nothing of its class to find and is" if one else "queries have nothing of their class to find and are"
-        parts.append(Text(f"\n  {summary.num_unmatched:,} {left_out} left out of the means", style="yellow"))
+    parts += [Text(f"\n  {note}", style="yellow") for note in summary.scores.notes]
     if summary.diagnosis is not None:
         parts.extend(_diagnosis(summary.diagnosis, joined=summary.num_gallery is not None))
     return Group(*parts)
@@ -35,10 +32,10 @@ def _scores(summary: Summary) -> Table:
     table = _table()
     table.add_column("score")
     table.add_column("%", justify="right")
-    if summary.intervals:
+    if summary.scores.intervals:
         table.add_column(f"95 % interval over {'classes' if summary.interval_unit == 'class' else 'queries'}", justify="center")
-    for name, score in summary.scores.items():
-        interval = summary.intervals.get(name)
+    for name, score in summary.scores.means.items():
+        interval = summary.scores.intervals.get(name)
         spread = [f"{100 * interval.low:6.2f} to {100 * interval.high:6.2f}"] if interval else []
         table.add_row(name, Text(f"{100 * score:.2f}", style="bold"), *spread)
     return table

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from likewise.training.feeds import Feed
 from likewise.training.gradient_cache import cached_backward
 from likewise.training.method_objective import Objectives
 from likewise.training.optimisation import make_optimizer, set_rates
-from likewise.training.scoring import embed_feed, score
+from likewise.training.scoring import embed_feed, protocol_scores, vectors_to_score
 from likewise.training.watchdogs import collapse_warning, divergence, plateau_warning
 
 LOGGED = 50  # rows of the log of a training, about
@@ -258,9 +257,8 @@ class Training:
         assert self.validation is not None
         self.devices.share_buffers(self.network)
         embeddings = embed_feed(self.network, self.validation, self.protocol, device=self.device)
-        found = score(
-            embeddings, self.validation.labels, replace(self.protocol, ks=(1,)), metrics=("R@K", CHOSEN_BY), binary=self.network.spec.binary
-        )
+        vectors = vectors_to_score(self.network, embeddings)
+        found = protocol_scores(vectors, self.validation.labels, self.protocol, metrics=("R@K", CHOSEN_BY), ks=(1,)).means
         if not self.best or found[CHOSEN_BY] > self.best[CHOSEN_BY]:
             self.best_step, self.best = self.step, found
             self.best_weights = {name: held.detach().cpu().clone() for name, held in self.network.state_dict().items()}

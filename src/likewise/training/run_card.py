@@ -19,10 +19,7 @@ def write_card(folder: RunFolder, config: dict[str, Any], content: dict[str, Any
         "",
         f"{method['summary'][:1].upper()}{method['summary'][1:]} ({method['paper']}). Protocol `{protocol['name']}`: {protocol['about']}.",
         "",
-        f"| {' | '.join(scores)} |",
-        f"|{'---|' * len(scores)}",
-        f"| {' | '.join(f'{value:.1%}' for value in scores.values())} |",
-        "",
+        *(_table(scores) if scores else ("No scores: see the notes.", "")),
         f"Scores of {content['num_test_items']:,} items of test classes, opened once, after training (`test_openings.jsonl`).",
         "",
         f"- step: {content['best_step']} of {protocol['steps']}"
@@ -44,6 +41,11 @@ def write_card(folder: RunFolder, config: dict[str, Any], content: dict[str, Any
         "",
     ]
     folder.write_text("README.md", "\n".join(lines))
+
+
+def _table(scores: dict[str, float]) -> list[str]:
+    values = [f"{value:.1%}" for value in scores.values()]
+    return [f"| {' | '.join(scores)} |", f"|{'---|' * len(scores)}", f"| {' | '.join(values)} |", ""]
 
 
 def command() -> str:

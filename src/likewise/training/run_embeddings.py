@@ -19,7 +19,7 @@ from likewise.models.backbones import Level
 from likewise.models.embedder import Embedder
 from likewise.progress import ProgressCallback
 from likewise.training.run_folder import RunFolder
-from likewise.training.train import PURPOSE, decision, query_and_gallery
+from likewise.training.train import PURPOSE, decision
 
 OnNote = Callable[[str], None]  # told in a sentence what the user should know
 SUFFIXES = (".npz", ".parquet")
@@ -50,10 +50,11 @@ def scored_embeddings(
     part = parts.test.open(key, run=str(run.resolve()), purpose=PURPOSE, decided=decision(config, embedder.network))
     test = dataset.subset(part.indices)
     vectors, kept = _embedded(embedder, test, on_progress=on_progress, on_note=on_note)
-    query, gallery = query_and_gallery(part.indices[kept], part)
     names = _names(test)[kept]
-    if query is None or gallery is None:
+    halves = part.query_and_gallery(part.indices[kept])
+    if halves is None:
         return EmbeddingFile(vectors, names)
+    query, gallery = halves
     return EmbeddingFile(vectors[query], names[query], vectors[gallery], names[gallery])
 
 

@@ -1,18 +1,20 @@
-"""Scoring: the embeddings of a feed under a protocol, and their scores."""
+"""Scoring: the embeddings of a feed under a protocol, and the protocol's scores of them."""
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Sequence
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from likewise.data.packed import PackedImages
-from likewise.evaluation import evaluate
+from likewise.evaluation.binary import signs
+from likewise.evaluation.scores import Scores, score
 from likewise.models.embedding import embed_batches, packed_inputs, tensor_inputs
 from likewise.models.network import Network
 from likewise.protocols import Protocol
-from likewise.training.feeds import Feed
+from likewise.training.feeds import Feed, Int64s
 
 BATCH = 128
 
@@ -29,28 +31,37 @@ def embed_feed(network: Network, feed: Feed, protocol: Protocol, *, device: torc
         return embed_batches(network, inputs, autocast=dtype)
 
 
-def score(
-    embeddings: Tensor,
-    labels: npt.NDArray[np.int64],
+def vectors_to_score(network: Network, embeddings: Tensor) -> Tensor:
+    """What is compared: of a binary network's embeddings the signs. By cosine these are in the order of their Hamming distances."""
+    return signs(embeddings) if network.spec.binary else embeddings
+
+
+def protocol_scores(
+    vectors: Tensor,
+    labels: Int64s,
     protocol: Protocol,
     *,
-    metrics: tuple[str, ...] | None = None,
-    query: npt.NDArray[np.int64] | None = None,
-    gallery: npt.NDArray[np.int64] | None = None,
-    binary: bool = False,
-) -> dict[str, float]:
-    """The protocol's scores. `query` and `gallery` are positions among the embeddings, In-Shop style.
+    query_and_gallery: tuple[Int64s, Int64s] | None = None,
+    metrics: Sequence[str] | None = None,
+    ks: Sequence[int] | None = None,
+    unscoreable: Literal["error", "note"] = "error",
+) -> Scores:
+    """The protocol's scores of labelled vectors, or those of other metrics and K.
 
-    binary: only the signs count, compared by Hamming distance. Of rows of equal length that is the order by cosine of the signs.
+    query_and_gallery: their positions among the vectors, where the two are separate (In-Shop).
     """
-    vectors = torch.where(embeddings > 0, 1.0, -1.0) if binary else embeddings
-    wanted = protocol.metrics if metrics is None else metrics
     known = torch.from_numpy(labels)
-    if query is None or gallery is None:
-        found = evaluate(vectors, known, ks=protocol.ks, metrics=wanted)
-    else:
-        among, searched = torch.from_numpy(query), torch.from_numpy(gallery)
-        found = evaluate(
-            vectors[among], known[among], gallery=vectors[searched], gallery_labels=known[searched], ks=protocol.ks, metrics=wanted
-        )
-    return {name: value for name, value in found.items() if name != "unmatched"}
+    gallery = gallery_labels = None
+    if query_and_gallery is not None:
+        query, searched = map(torch.from_numpy, query_and_gallery)
+        gallery, gallery_labels = vectors[searched], known[searched]
+        vectors, known = vectors[query], known[query]
+    return score(
+        vectors,
+        known,
+        gallery=gallery,
+        gallery_labels=gallery_labels,
+        ks=protocol.ks if ks is None else ks,
+        metrics=protocol.metrics if metrics is None else metrics,
+        unscoreable=unscoreable,
+    )

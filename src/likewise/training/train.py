@@ -15,7 +15,6 @@ import numpy as np
 from likewise.configuration import as_table, with_settings
 from likewise.data.augmentation import AUGMENTATIONS
 from likewise.data.dataset import Dataset, Features
-from likewise.data.guard import TestPart
 from likewise.data.packed import left_out
 from likewise.data.readers import read
 from likewise.data.splits import Split, folds, split
@@ -25,13 +24,13 @@ from likewise.models.network import Network
 from likewise.progress import ProgressCallback
 from likewise.protocols import Protocol, load_protocol
 from likewise.training.devices import Devices
-from likewise.training.feeds import Feed, Int64s, make_feed
+from likewise.training.feeds import Feed, make_feed
 from likewise.training.fit import Fit, fitted
 from likewise.training.loop import Training
 from likewise.training.run_card import write_card
 from likewise.training.run_folder import RunFolder, environment
 from likewise.training.run_writer import Keeper
-from likewise.training.scoring import embed_feed, score
+from likewise.training.scoring import embed_feed, protocol_scores, vectors_to_score
 
 SPLIT_SEED = 0  # the same test classes for every run on a data set
 PURPOSE = "final score of a training run"
@@ -211,17 +210,22 @@ def _test_scores(
     part = parts.test.open(key, run=str(folder.path.resolve()), purpose=PURPOSE, decided=decision(config, network))
     test = make_feed(dataset.subset(part.indices), protocol)
     embeddings = embed_feed(network, test, protocol, device=training.device)
-    query, gallery = query_and_gallery(part.indices[test.indices], part)
-    scores = score(embeddings, test.labels, protocol, query=query, gallery=gallery, binary=network.spec.binary)
+    scores = protocol_scores(
+        vectors_to_score(network, embeddings),
+        test.labels,
+        protocol,
+        query_and_gallery=part.query_and_gallery(part.indices[test.indices]),
+        unscoreable="note",  # a finished training is worth having, whatever its test items can tell
+    )
     return {
-        "scores": scores,
+        "scores": scores.means,
         "best_step": found.best_step,
         "validation": found.validation,
         "seconds": found.seconds,
         "peak_bytes": found.peak_bytes,
         "images_per_second": found.rows[-1]["images_per_second"] if found.rows else None,
         "num_test_items": len(test),
-        "notes": [*notes, *(feed_notes(test))],
+        "notes": [*notes, *feed_notes(test), *scores.notes],
     }
 
 
@@ -231,13 +235,6 @@ def decision(config: dict[str, Any], network: Network) -> str:
     for name, held in sorted(network.state_dict().items()):
         digest.update(name.encode() + held.detach().float().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def query_and_gallery(numbers: Int64s, part: TestPart) -> tuple[Int64s | None, Int64s | None]:
-    """Where the query and gallery items of a test part stand among items with these numbers in the data set."""
-    if part.query is None or part.gallery is None:
-        return None, None
-    return np.flatnonzero(np.isin(numbers, part.query)), np.flatnonzero(np.isin(numbers, part.gallery))
 
 
 def result_of(folder: RunFolder, content: dict[str, Any]) -> TrainingResult:

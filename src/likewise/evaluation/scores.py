@@ -1,0 +1,258 @@
+"""Scores of an embedding: the one way from vectors and labels to means, intervals and notes, whoever asks."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from likewise.evaluation.binary import unpack_bits
+from likewise.evaluation.diagnostics import Diagnosis, diagnose
+from likewise.evaluation.embedding_file import EmbeddingFile
+from likewise.evaluation.labels import Labels, class_codes
+from likewise.evaluation.metrics import CLUSTERING_METRICS, DEFAULT_METRICS, RETRIEVAL_METRICS, check_metrics
+from likewise.evaluation.retrieval import PerQuery, per_query
+from likewise.evaluation.similarity import Embeddings
+from likewise.evaluation.uncertainty import Interval, Unit, bootstrap
+from likewise.wording import count_of, listed
+
+KS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What the metrics say about an embedding, and what they cannot say."""
+
+    means: dict[str, float]  # "R@1", ..., "NMI": in [0, 1]; of retrieval over the matched queries
+    per_query: PerQuery | None  # None where no retrieval metric was asked for
+    intervals: dict[str, Interval]  # of the retrieval means, where asked for
+    left_out: tuple[str, ...]  # what was asked for and has no mean, in words
+
+    @property
+    def num_unmatched(self) -> int | None:
+        """Queries whose class the gallery does not hold; None where no retrieval metric was asked for."""
+        return None if self.per_query is None else int((~self.per_query.matched).sum())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All that a reader of the means should know."""
+        if self.per_query is None or not self.num_unmatched or not self.per_query.matched.any():
+            return self.left_out
+        words = ("query has nothing of its class to find and is", "queries have nothing of their class to find and are")
+        return (*self.left_out, f"{count_of(self.num_unmatched, *words)} left out of the means")
+
+
+def score(
+    embeddings: Embeddings,
+    labels: Labels,
+    *,
+    gallery: Embeddings | None = None,
+    gallery_labels: Labels | None = None,
+    ks: Sequence[int] = KS,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    metric: str = "cosine",
+    intervals: Unit | None = None,
+    seed: int = 0,
+    restarts: int | None = None,
+    block: int | Literal["auto"] = "auto",
+    unscoreable: Literal["error", "note"] = "error",
+    on_step: Callable[[str], None] | None = None,
+) -> Scores:
+    """The scores of embeddings whose labels are known; without a gallery every item queries all others.
+
+    What cannot be asked of so few items is left out, with a note: a K larger than the gallery; clustering where every item is the only
+    one of its class. If no query has anything of its class to find, or no metric is left, that is a ValueError, or, with
+    unscoreable="note", a note too. intervals: what the bootstrap draws, None for no intervals. `on_step` is told what is under way.
+    """
+    check_metrics(metrics)
+    say = on_step or (lambda _: None)
+    retrieval = [name for name in RETRIEVAL_METRICS if name in metrics]
+    clustering = [name for name in CLUSTERING_METRICS if name in metrics]
+    found: PerQuery | None = None
+    means: dict[str, float] = {}
+    bounds: dict[str, Interval] = {}
+    left_out: list[str] = []
+    if retrieval:
+        say("retrieval")
+        found = per_query(
+            embeddings, labels, gallery=gallery, gallery_labels=gallery_labels, ks=ks, metrics=retrieval, metric=metric, block=block
+        )
+        left_out += found.left_out
+        if not found.matched.any():
+            where = "any other item" if gallery is None else "any gallery item"
+            queries = f"none of the {len(found.matched):,} queries shares its label with {where}"
+            left_out = [f"{queries}: retrieval has no score; check the labels"]
+            if unscoreable == "error":
+                raise ValueError(left_out[0])
+        else:
+            means |= {name: float(values[found.matched].mean()) for name, values in found.scores.items()}
+            if intervals is not None and found.scores:
+                say("intervals")
+                bounds = bootstrap(found, unit=intervals, seed=seed)
+    if clustering:
+        codes = class_codes(labels)[0]
+        if len(torch.unique(codes)) == len(codes):
+            left_out.append(
+                f"{listed(clustering)} {'is' if len(clustering) == 1 else 'are'} left out: "
+                f"each of the {len(codes):,} items to cluster is the only one of its class"
+            )
+        else:
+            say("k-means")
+            means |= _clustering_means(embeddings, codes, clustering, metric, seed=seed, restarts=restarts, on_step=say)
+    if not means and unscoreable == "error":
+        raise ValueError(f"nothing can be scored: {'; '.join(left_out)}")
+    return Scores(means, found, bounds, tuple(left_out))
+
+
+def _clustering_means(
+    embeddings: Embeddings,
+    codes: Tensor,
+    metrics: Sequence[str],
+    metric: str,
+    *,
+    seed: int,
+    restarts: int | None,
+    on_step: Callable[[str], None],
+) -> dict[str, float]:
+    from likewise.evaluation.clustering import clustering_scores  # brings scikit-learn along
+
+    vectors, by = (unpack_bits(embeddings), "euclidean") if metric == "hamming" else (embeddings, metric)
+    return clustering_scores(
+        vectors,
+        codes,
+        metrics=metrics,
+        metric=by,
+        seed=seed,
+        restarts=restarts,
+        on_restart=lambda done: on_step(f"k-means, {done} restarts done"),
+    )
+
+
+def evaluate(
+    embeddings: Embeddings,
+    labels: Labels,
+    *,
+    gallery: Embeddings | None = None,
+    gallery_labels: Labels | None = None,
+    ks: Sequence[int] = KS,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    metric: str = "cosine",
+    seed: int = 0,
+    restarts: int | None = None,
+    block: int | Literal["auto"] = "auto",
+) -> dict[str, float]:
+    """Scores in [0, 1] by name, and "unmatched": how many queries have no item of their class in the gallery.
+
+    Retrieval scores (see `per_query`) are means over the matched queries. NMI and AMI compare k-means clusters (K = number of
+    classes) of the embeddings, or of the queries where a gallery is given, with the classes; "NMI_geometric" is NMI as the papers
+    normalise it. What cannot be asked of so few items, such as R@8 of a gallery of 7, is left out, with a warning.
+    """
+    scores = score(
+        embeddings,
+        labels,
+        gallery=gallery,
+        gallery_labels=gallery_labels,
+        ks=ks,
+        metrics=metrics,
+        metric=metric,
+        seed=seed,
+        restarts=restarts,
+        block=block,
+    )
+    for note in scores.left_out:
+        warnings.warn(note, UserWarning, stacklevel=2)
+    unmatched = {} if scores.num_unmatched is None else {"unmatched": scores.num_unmatched}
+    clustering = {name: value for name, value in scores.means.items() if name in CLUSTERING_METRICS}
+    return {**{name: value for name, value in scores.means.items() if name not in clustering}, **unmatched, **clustering}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Everything `likewise evaluate` says about a file of embeddings."""
+
+    num_items: int
+    num_classes: int
+    dim: int
+    num_gallery: int | None  # without a gallery every item queries all others
+    metric: str
+    scores: Scores
+    interval_unit: Unit | Literal["none"]
+    diagnosis: Diagnosis | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain numbers, strings, lists and dicts; NaN becomes None, the occurrence of every item is left out."""
+        fields: dict[str, Any] = {name: getattr(self, name) for name in ("num_items", "num_classes", "dim", "num_gallery")}
+        fields |= {"num_unmatched": self.scores.num_unmatched, "metric": self.metric, "scores": self.scores.means}
+        fields["interval_unit"] = self.interval_unit
+        fields["intervals"] = {name: {"low": interval.low, "high": interval.high} for name, interval in self.scores.intervals.items()}
+        fields["notes"] = list(self.scores.notes)
+        if self.diagnosis is not None:
+            fields["diagnosis"] = _plain({name: value for name, value in asdict(self.diagnosis).items() if name != "occurrence"})
+        return fields
+
+
+def summarise(
+    data: EmbeddingFile,
+    *,
+    ks: Sequence[int] = KS,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    metric: str = "cosine",
+    intervals: Unit | Literal["none"] = "class",
+    seed: int = 0,
+    with_diagnosis: bool = False,
+    device: str = "cpu",
+    on_step: Callable[[str], None] | None = None,
+) -> Summary:
+    """Scores, intervals and diagnosis; `on_step` is told what is under way."""
+    embeddings = _tensor(data.embeddings, metric).to(device)
+    gallery = None if data.gallery is None else _tensor(data.gallery, metric).to(device)
+    scores = score(
+        embeddings,
+        data.labels,
+        gallery=gallery,
+        gallery_labels=data.gallery_labels,
+        ks=ks,
+        metrics=metrics,
+        metric=metric,
+        intervals=None if intervals == "none" else intervals,
+        seed=seed,
+        on_step=on_step,
+    )
+    diagnosis = None
+    if with_diagnosis:
+        if on_step is not None:
+            on_step("diagnosis")
+        vectors = embeddings if gallery is None else torch.cat([embeddings, gallery])
+        names = data.labels if data.gallery_labels is None else np.concatenate([data.labels, data.gallery_labels])
+        diagnosis = diagnose(vectors, names, metric=metric)
+    return Summary(
+        num_items=len(embeddings),
+        num_classes=len(np.unique(data.labels)),
+        dim=embeddings.shape[1],
+        num_gallery=None if gallery is None else len(gallery),
+        metric=metric,
+        scores=scores,
+        interval_unit=intervals if scores.intervals else "none",
+        diagnosis=diagnosis,
+    )
+
+
+def _tensor(array: np.ndarray, metric: str) -> Tensor:
+    """Whole numbers are embeddings too (pixel counts, word counts), unless they are packed bits."""
+    numbers = array if metric == "hamming" or array.dtype.kind == "f" else array.astype(np.float32)
+    return torch.from_numpy(np.require(numbers, requirements=["C", "W"]))  # Arrow's arrays are read-only
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
