@@ -7,7 +7,7 @@
 | learnable proxies | `Proxies` |
 | class means of an episode's support | `prototype_rows` |
 | the batch and a queue of earlier batches | `MemoryBank` |
-| the batches of all ranks | `batch_rows` of what `collective.gather_rows` gathered |
+| the batches of all ranks | `batch_rows` of what `collective.Ranks.gather` gathered |
 """
 
 from __future__ import annotations

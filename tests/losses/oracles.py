@@ -135,7 +135,7 @@ def nearest_beyond(distances: list[float], negatives: list[int], limit: float) -
 
 
 def semihard(similarities: list[list[float]], labels: list[int], anchor: int) -> tuple[Indices, Indices]:
-    """All positives; for each of them its semi-hard negative (papers/READING.md, 11)."""
+    """All positives; for each of them its semi-hard negative: the nearest of those farther than it, else the farthest."""
     positives, negatives = sides(labels, anchor)
     farness = [-s for s in similarities[anchor]]  # grows with the distance
     if not negatives:
