@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,20 +9,16 @@ import torch
 from torch import Tensor
 
 import likewise
-from likewise.engines.reduce import trait
+from likewise.engines import choice
+from likewise.losses.loss import PooledLoss, RowLoss
 
 NUM_CLASSES, DIM = 6, 8
 
 
-def is_row_loss(name: str) -> bool:
-    """Whether the loss is a function of one anchor's row of the batch."""
-    loss = likewise.LOSSES[name]
-    return hasattr(loss, "per_anchor") and trait(loss, "meets") == "batch"
-
-
-PROXY_LOSSES = [name for name, loss in likewise.LOSSES.items() if trait(loss, "meets") == "proxies"]
-ROW_LOSSES = [name for name in likewise.LOSSES if is_row_loss(name)]
-MINED_LOSSES = [name for name, loss in likewise.LOSSES.items() if hasattr(loss, "per_anchor") or hasattr(loss, "pooled")]
+LOSS_OBJECTS = {name: loss() for name, loss in likewise.LOSSES.items()}
+PROXY_LOSSES = [name for name, loss in LOSS_OBJECTS.items() if loss.meets == "proxies"]
+ROW_LOSSES = [name for name, loss in LOSS_OBJECTS.items() if isinstance(loss, RowLoss) and loss.meets == "batch"]
+MINED_LOSSES = [name for name, loss in LOSS_OBJECTS.items() if isinstance(loss, RowLoss | PooledLoss)]
 
 
 @dataclass(frozen=True)
@@ -159,5 +154,4 @@ def assert_same(found: Outcome, expected: Outcome, *, rtol: float, atol: float) 
 
 def hold_positives(monkeypatch: Any, *, as_columns: bool) -> None:
     """Whatever the batch's size: the positives of a row as the few columns of its class, or as a mask over the whole row."""
-    # likewise.objective is the function; the module of that name is found here
-    monkeypatch.setattr(sys.modules["likewise.objectives"], "COMPACT_PAIRS", 0 if as_columns else 10**12)
+    monkeypatch.setattr(choice, "COMPACT_PAIRS", 0 if as_columns else 10**12)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 import likewise
+from likewise import objectives
 from likewise.engines import Blocked, Compiled, Dense, choose_engine
-from likewise.engines.reduce import trait
+from likewise.losses.loss import PooledLoss, WithStatistic
 from likewise.pairs import Pairs, masked_mean
 from likewise.references import batch_rows
+from likewise.rows import Grouping
 
 from .allocations import LargestTensor, peak_bytes
 from .cases import MINED_LOSSES, Outcome, assert_same, hold_positives, make, outcome
@@ -27,7 +29,7 @@ TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 @contextmanager
 def every_objective_uses(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
-        patch.setattr(likewise.Objective, "_engine", lambda self, rows: engine)
+        patch.setattr(objectives, "choose_engine", lambda rows, **options: engine)
         yield
 
 
@@ -72,8 +74,9 @@ def test_auto_is_dense_where_blocks_are_chosen(name: str) -> None:
     embeddings, labels = large_batch(items, dim=8, dtype=torch.float64)
     settings = {"num_classes": items // 4, "dim": 8}
     auto, dense = make(name, **settings), make(name, **settings, block=None)
-    if trait(auto.loss, "meets") == "batch":
-        assert isinstance(auto._engine(auto._ready(auto.rows(embeddings, labels))), Blocked)
+    if auto.traits.meets == "batch":
+        rows = auto.rows(embeddings, labels)
+        assert isinstance(choose_engine(rows, block="auto", compile="auto", expands_positives=auto.traits.expands_positives), Blocked)
     assert_same(value_and_gradient(auto, embeddings, labels), value_and_gradient(dense, embeddings, labels), rtol=1e-10, atol=1e-12)
 
 
@@ -88,7 +91,9 @@ def test_which_engine_is_chosen() -> None:
     assert isinstance(choose_engine(small, block=None, compile=True), Compiled)
     assert choose_engine(small, block=7, compile=True) == Compiled(7)
     # a loss that holds more numbers for each pair gets fewer rows at a time
-    wide, plain = (choose_engine(large, block="auto", compile=False, pairs_per_pair=k) for k in (50, 1))
+    labels = torch.arange(2000) // 50
+    grouped = replace(large, grouping=Grouping.of(labels, labels))
+    wide, plain = (choose_engine(grouped, block="auto", compile=False, expands_positives=expands) for expands in (True, False))
     assert (wide.tile or wide.block) * 50 <= (plain.tile or plain.block) * 1.01
 
 
@@ -162,15 +167,15 @@ def test_one_gradient_for_each_block(name: str, monkeypatch: pytest.MonkeyPatch)
     gradient = torch.autograd.grad
     embeddings, labels = batch("balanced", 6)
     objective = make(name, block=4)
-    anchors = {"prototypes": 8, "proxies": 12, "batch": 12}[trait(objective.loss, "meets")]
-    anchors = 6 if trait(objective.loss, "proxies_are_anchors") else anchors
+    anchors = {"prototypes": 8, "proxies": 12, "batch": 12}[objective.traits.meets]
+    anchors = 6 if objective.traits.proxies_are_anchors else anchors
     blocks = -(-anchors // 4)
     x = embeddings.clone().requires_grad_()
     monkeypatch.setattr(torch.autograd, "grad", lambda *args, **kwargs: calls.append(0) or gradient(*args, **kwargs))
     loss = objective(x, labels)
-    assert len(calls) == (0 if hasattr(objective.loss, "pooled") else blocks)
+    assert len(calls) == (0 if isinstance(objective.loss, PooledLoss) else blocks)
     loss.backward()
-    assert len(calls) == (2 * blocks if hasattr(objective.loss, "statistic") else blocks)
+    assert len(calls) == (2 * blocks if isinstance(objective.loss, WithStatistic) else blocks)
 
 
 # Compiled
@@ -186,7 +191,7 @@ def test_compiled_is_dense_with_one_compilation(name: str, monkeypatch: pytest.M
     embeddings, labels = batch("unbalanced", 7)
     expected = value_and_gradient(make(name, block=None), embeddings, labels)
     objective = make(name)
-    passes = 3 if hasattr(objective.loss, "statistic") else 2 if hasattr(objective.loss, "pooled") else 1
+    passes = 3 if isinstance(objective.loss, WithStatistic) else 2 if isinstance(objective.loss, PooledLoss) else 1
     with every_objective_uses(Compiled(5, backend="aot_eager"), monkeypatch):
         before = graphs_compiled()
         assert_same(value_and_gradient(objective, embeddings, labels), expected, **TIGHT)

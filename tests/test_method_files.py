@@ -7,15 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from likewise.configuration import Choice, Named, Uniform, as_table, from_table, with_settings
 from likewise.data.readers import READERS
 from likewise.losses import LOSSES
 from likewise.methods import FOLDER, METHODS, Method, at, load_method
-from likewise.mining import ValidTriplet
+from likewise.mining import All, ValidTriplet
 from likewise.models.heads import HEADS
 from likewise.objectives import Objective
 from likewise.pair_weighting import pair_weights
+from likewise.pairs import Pairs
 from likewise.protocols import PROTOCOLS, Protocol, load_protocol
 from likewise.training.method_objective import Objectives
 
@@ -191,6 +193,9 @@ def test_lists_of_a_file_are_tuples_of_the_loss(monkeypatch: pytest.MonkeyPatch)
     class Several:
         steps: tuple[int, ...] = (1,)
 
+        def per_anchor(self, pairs: Pairs) -> Tensor:
+            return pairs.similarity.sum(-1)
+
     monkeypatch.setitem(LOSSES, "several", Several)
     method = replace(load_method("raw"), loss=Named("several", {"steps": [2, 3]}))
     assert method.make_loss() == Several(steps=(2, 3))
@@ -202,7 +207,7 @@ def test_a_loss_has_parameters_of_each_class_where_it_can() -> None:
 
 
 def test_the_miner_has_the_settings_of_the_file() -> None:
-    assert load_method("raw").make_miner() is None
+    assert load_method("raw").make_miner() == All()
     changed = with_settings(load_method("raw_vthm"), {"mining.margin": 0.25})
     assert changed.make_miner() == ValidTriplet(margin=0.25)
 

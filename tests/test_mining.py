@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -10,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import likewise
-from likewise.mining import DistanceWeighted, Hard, NonTrivial, SemiHard, ValidTriplet
+from likewise.mining import DistanceWeighted, DrawingMiner, Hard, NonTrivial, SemiHard, ValidTriplet, make_miner
+from likewise.pair_weighting import weight_curve
 from likewise.pairs import Pairs
 from likewise.references import batch_rows
 from likewise.rows import Grouping, Rows, pairs_of
@@ -213,3 +216,67 @@ def test_every_anchor_is_served_in_any_dimension(dim: int, dtype: torch.dtype) -
     if dim > 3:  # in a few dimensions all distances are about as likely
         assert negative[0, 8]
         assert negative[8, 0]
+
+
+# What is no miner
+
+
+@dataclass
+class Thawed:
+    least: float = 0.0
+
+    def __call__(self, pairs: Pairs) -> Pairs:
+        return pairs.narrow(negative=pairs.negatives.similarity > self.least)
+
+
+@pytest.mark.parametrize(
+    ("mining", "words"),
+    [
+        (ValidTriplet, "mining=ValidTriplet is no miner but a class: give an object, ValidTriplet()"),
+        ([ValidTriplet(), Hard()], "is no miner but several: give one, which may call the others in turn"),
+        ([], "mining=[] is no miner but several"),
+        (("vthm", "hard"), "mining=('vthm', 'hard') is no miner but several"),
+        (0.5, "mining=0.5 is no miner: give a name in likewise.MINERS or an object that maps Pairs to Pairs when called"),
+        (0, "mining=0 is no miner"),
+        (likewise.LOSSES["raw"](), "is no miner: give a name in likewise.MINERS"),
+        (Thawed(), "the miner Thawed is a dataclass whose settings may change once it is in use: write @dataclass(frozen=True)"),
+        ("", "unknown miner ''"),
+    ],
+    ids=str,
+)
+def test_what_is_no_miner(mining: object, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        likewise.objective("raw", mining=mining)
+    with pytest.raises(ValueError, match=re.escape(words)):
+        weight_curve("raw", mining=mining, negatives=(0.5,), vary="positive")
+
+
+def test_a_function_is_a_miner() -> None:
+    embeddings, labels = batch("unbalanced", 0)
+
+    def hardest(pairs: Pairs) -> Pairs:
+        return Hard()(pairs)
+
+    for block in (None, 4):
+        by_function, by_object, unmined = (likewise.objective("raw", mining=mining, block=block) for mining in (hardest, Hard(), None))
+        assert torch.equal(by_function(embeddings, labels), by_object(embeddings, labels))
+        assert not torch.equal(by_function(embeddings, labels), unmined(embeddings, labels))
+
+
+def test_a_miner_returns_pairs() -> None:
+    embeddings, labels = batch("unbalanced", 0)
+    objective = likewise.objective("raw", mining=lambda pairs: pairs.negatives.similarity > 0.1)
+    with pytest.raises(ValueError, match=re.escape("returned Tensor, not Pairs: return pairs.narrow(positive=..., negative=...)")):
+        objective(embeddings, labels)
+
+
+def test_miners_that_draw_are_told_from_the_others() -> None:
+    assert [name for name, miner in likewise.MINERS.items() if isinstance(miner(), DrawingMiner)] == ["distance_weighted"]
+
+
+def test_settings_of_a_miner_given_by_name() -> None:
+    assert make_miner("vthm", {"margin": 0.3}) == ValidTriplet(0.3)
+    with pytest.raises(ValueError, match="unknown setting of vthm 'margn': did you mean 'margin'"):
+        make_miner("vthm", {"margn": 0.3})
+    with pytest.raises(ValueError, match="belong to a miner given by name"):
+        make_miner(Hard(), {"margin": 0.3})

@@ -1,17 +1,18 @@
 """The unified view: weights against the papers' formulas, surrogate against gradient, and the way back from weights to a loss."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from torch import Tensor
 
 import likewise
+from likewise.mining import DrawingMiner
 from likewise.pair_weighting import surrogate, weight_curve
 from likewise.pairs import Pairs, masked_sum
 
-STEADY_MINERS = sorted(name for name, miner in likewise.MINERS.items() if not hasattr(miner, "noise"))
+STEADY_MINERS = sorted(name for name, miner in likewise.MINERS.items() if not isinstance(miner(), DrawingMiner))
 # losses that are not functions of pairs alone as they stand, what pair_weights says about them, and what to set (None: nothing helps)
 NOT_PAIRS_ALONE = {
     "n_pair": ("norm_penalty=0", {"norm_penalty": 0.0}),
@@ -261,6 +262,13 @@ def test_an_episode_of_singletons_has_no_weights() -> None:
     assert likewise.pair_weights(likewise.objective("prototypical"), batch()[:6], torch.arange(6)).shape == (6, 0)
 
 
+@pytest.mark.parametrize("of", [likewise.pair_weights, surrogate])
+def test_weights_are_an_objectives(of: Callable[..., Tensor]) -> None:
+    for no_objective in ("raw", likewise.LOSSES["raw"]()):
+        with pytest.raises(ValueError, match=r"is no objective: make one with likewise\.objective"):
+            of(no_objective, batch(), LABELS)
+
+
 def test_faulty_batches_stop_at_the_door() -> None:
     with pytest.raises(ValueError, match="every item needs one label"):
         likewise.pair_weights(likewise.objective("raw"), batch(), LABELS[:-1])
@@ -398,8 +406,8 @@ def test_every_loss_has_a_curve_or_says_why_not(name: str) -> None:
         with pytest.raises(ValueError, match="beyond the anchor's row"):
             weight_curve(loss, positives=(0.5,), negatives=(0.1,), vary="positive")
         return
-    alone = getattr(loss, "meets", "batch") != "batch" and name != "proxy_anchor"
-    centres = getattr(loss, "proxies_per_class", 1)
+    alone = loss.meets != "batch" and name != "proxy_anchor"
+    centres = loss.proxies_per_class
     positives = (0.5,) * (centres - 1 if alone else 2)
     curve = weight_curve(name, positives=positives, negatives=(0.1,) * centres * 2, vary="positive")
     assert curve.similarities.shape == curve.weights.shape == (201,)
@@ -483,6 +491,12 @@ def test_weights_off_the_pairs_do_not_matter() -> None:
     (gradient,) = torch.autograd.grad(likewise.objective(likewise.DesignedByWeights(wild))(embeddings, LABELS), embeddings)
     assert gradient.isfinite().all()
     assert gradient.any()
+
+
+@pytest.mark.parametrize("weight_function", ["raw", 0.5, None, likewise.LOSSES["raw"], likewise.LOSSES["raw"]()])
+def test_weights_come_from_a_function(weight_function: object) -> None:
+    with pytest.raises(ValueError, match="is no function: give one that maps pairs to weights"):
+        likewise.DesignedByWeights(weight_function)
 
 
 def test_one_weight_a_pair() -> None:

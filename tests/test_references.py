@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import likewise
-from likewise.engines.reduce import trait
 from likewise.references import MemoryBank, support_items
 
 from .allocations import LargestTensor
@@ -73,7 +72,7 @@ def test_another_set_equals_the_loop(name: str, positives: str) -> None:
         found = found_by(lambda x, r, objective=objective: objective(x, labels, references=r, reference_labels=reference_labels))
         for one, other in zip(found, expected, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
-    assert found[2].any() != trait(objective.loss, "references_constant")
+    assert found[2].any() != objective.traits.references_constant
 
 
 def test_another_set_for_losses_of_reference_pairs() -> None:
@@ -218,7 +217,7 @@ def test_memory_equals_the_loop(name: str, with_items: bool, positives: str) -> 
 
 
 @pytest.mark.parametrize("miner", likewise.MINERS)
-@pytest.mark.parametrize("name", [name for name in MINED_LOSSES if trait(likewise.LOSSES[name], "meets") == "batch"])
+@pytest.mark.parametrize("name", [name for name in MINED_LOSSES if likewise.LOSSES[name].meets == "batch"])
 def test_memory_dense_is_blocked(name: str, miner: str) -> None:
     """Miners see batch and queue in one row, so there are no two index spaces to mix up."""
     objectives = [memory_of(name, mining=miner, size=10, block=block) for block in (None, 4)]

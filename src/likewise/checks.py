@@ -2,11 +2,54 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
-from collections.abc import Iterable
+import inspect
+from abc import ABCMeta
+from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    _ProtocolMeta = ABCMeta
+else:
+    _ProtocolMeta = type(Protocol)
+
+Made = TypeVar("Made")
+
+
+class ByMethods(_ProtocolMeta):
+    """The metaclass of protocols whose isinstance asks for the methods they list and for nothing else.
+
+    Python 3.11's own check of a runtime protocol takes ten times as long, which a small batch's loss would feel.
+    """
+
+    methods: tuple[str, ...]  # empty for classes that derive from a protocol: their objects are told by their class
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
+        super().__init__(name, bases, namespace)
+        listed = [method for method, value in namespace.items() if isinstance(value, FunctionType) and not method.startswith("_")]
+        cls.methods = tuple(listed) if Protocol in bases else ()
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if not cls.methods:
+            return super().__instancecheck__(instance)
+        for method in cls.methods:  # noqa: SIM110  # a generator would take twice as long
+            if not hasattr(instance, method):
+                return False
+        return True
+
+
+def require_frozen(kind: str, thing: object) -> None:
+    """A ValueError for a dataclass that may change under the code compiled for it; what a module learns changes in any case."""
+    if isinstance(thing, nn.Module) or not dataclasses.is_dataclass(thing):
+        return
+    name = type(thing).__name__
+    if not type(thing).__dataclass_params__.frozen:  # type: ignore[union-attr]
+        raise ValueError(f"the {kind} {name} is a dataclass whose settings may change once it is in use: write @dataclass(frozen=True)")
 
 
 def known_name(kind: str, name: str, names: Iterable[str]) -> str:
@@ -17,6 +60,22 @@ def known_name(kind: str, name: str, names: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(names))}"
     raise ValueError(f"unknown {kind} {name!r}: {hint}")
+
+
+def from_registry(
+    kind: str,
+    name: str,
+    registry: Mapping[str, Callable[..., Made]],
+    settings: Mapping[str, Any],
+    *,
+    where_taken: Mapping[str, Any] | None = None,
+) -> Made:
+    """What the registry's entry of this name makes of the settings; those in `where_taken` reach it only if it takes them."""
+    make = registry[known_name(kind, name, registry)]
+    accepted = inspect.signature(make).parameters
+    for setting in settings:
+        known_name(f"setting of {name}", setting, accepted)
+    return make(**settings, **{setting: value for setting, value in (where_taken or {}).items() if setting in accepted})
 
 
 def checked_labels(

@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from likewise.losses.triplet import semihard_negative
-from likewise.pairs import Pairs, Side, masked_max, masked_min
+from likewise.checks import ByMethods, from_registry, require_frozen
+from likewise.pairs import Pairs, Side, masked_max, masked_min, semihard_negative
 
 
 class Miner(Protocol):
-    """Keeps some of the positives and negatives of each row. It runs without gradient.
+    """Keeps some of the positives and negatives of each row: it only narrows masks, and never returns indices. It runs without gradient."""
 
-    A miner that draws also has `noise(num_rows, device) -> (rows, 1)`: a random number for each row, which it then finds in
-    `pairs.noise`.
-    """
+    def __call__(self, pairs: Pairs) -> Pairs:
+        """The same rows with narrower masks, see `Pairs.narrow`. What is kept of a row must not depend on the block's other rows."""
+        ...
 
-    def __call__(self, pairs: Pairs) -> Pairs: ...
+
+@runtime_checkable
+class DrawingMiner(Protocol, metaclass=ByMethods):
+    """A miner that draws pairs at random. Its random numbers are drawn for all rows at once, so that blocks do not change them."""
+
+    def __call__(self, pairs: Pairs) -> Pairs:
+        """As of any miner; the rows' random numbers are `pairs.noise` (a, 1)."""
+        ...
+
+    def noise(self, num_rows: int, device: torch.device) -> Tensor:
+        """A random number for each row: (rows, 1)."""
+        ...
 
 
 def row_noise(miner: Miner, num_rows: int, device: torch.device) -> Tensor | None:
     """The rows' random numbers (rows, 1), if the miner draws."""
-    noise: Tensor | None = miner.noise(num_rows, device) if hasattr(miner, "noise") else None
-    return noise
+    return miner.noise(num_rows, device) if isinstance(miner, DrawingMiner) else None
+
+
+def mined(miner: Miner, pairs: Pairs) -> Pairs:
+    """The pairs the miner keeps."""
+    with torch.no_grad():
+        kept = miner(pairs)
+    if not isinstance(kept, Pairs):
+        raise ValueError(f"the miner {miner!r} returned {type(kept).__name__}, not Pairs: return pairs.narrow(positive=..., negative=...)")
+    return kept
 
 
 @dataclass(frozen=True)
@@ -137,7 +157,7 @@ class DistanceWeighted:
         return torch.rand(num_rows, 1, generator=self.generator, device=self.generator.device if self.generator else device).to(device)
 
 
-MINERS: dict[str, type] = {
+MINERS: dict[str, type[Miner]] = {
     "all": All,
     "vthm": ValidTriplet,
     "non_trivial": NonTrivial,
@@ -145,3 +165,21 @@ MINERS: dict[str, type] = {
     "hard": Hard,
     "distance_weighted": DistanceWeighted,
 }
+
+
+def make_miner(mining: str | Miner | None, settings: Mapping[str, Any] | None = None) -> Miner:
+    """The miner of this name with these settings, or the miner object itself, after a look at it; None: all pairs."""
+    if mining is None:
+        return All()
+    if isinstance(mining, str):
+        return from_registry("miner", mining, MINERS, settings or {})
+    if settings:
+        raise ValueError(f"settings {sorted(settings)} belong to a miner given by name; this miner object has its own")
+    if isinstance(mining, type):
+        raise ValueError(f"mining={mining.__name__} is no miner but a class: give an object, {mining.__name__}()")
+    if isinstance(mining, list | tuple):
+        raise ValueError(f"mining={mining!r} is no miner but several: give one, which may call the others in turn on what it has kept")
+    if not callable(mining):
+        raise ValueError(f"mining={mining!r} is no miner: give a name in likewise.MINERS or an object that maps Pairs to Pairs when called")
+    require_frozen("miner", mining)
+    return mining

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Literal
@@ -11,23 +10,19 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from likewise.checks import checked_labels, known_name
+from likewise.checks import checked_labels
 from likewise.collective import Ranks
-from likewise.engines import Engine, choose_engine
-from likewise.engines.choice import COMPILE_PAIRS
-from likewise.engines.reduce import loss_of_rows, mean_over_ranks, trait
-from likewise.losses import LOSSES
-from likewise.mining import MINERS, All, Miner, row_noise
+from likewise.engines import choose_engine, choose_grouping
+from likewise.engines.reduce import loss_of_rows, mean_over_ranks
+from likewise.losses import make_loss
+from likewise.losses.loss import AnyLoss, BatchLoss, PairLoss, VectorLoss, WithPenalty, traits_of
+from likewise.mining import All, Miner, make_miner, row_noise
 from likewise.references import MemoryBank, Proxies, batch_rows, other_rows, prototype_rows, support_items
-from likewise.rows import Grouping, Rows, statistics_dtype
-
-COMPACT_PAIRS = 256 * 256  # up to here masks over whole rows cost less than finding each row's positives
-
-WHOLE_BATCH = ("of_batch", "of_vectors")  # the forms of losses that are no function of rows
+from likewise.rows import Rows, statistics_dtype
 
 
 def objective(
-    loss: Any,
+    loss: str | AnyLoss,
     *,
     mining: str | Miner | None = None,
     normalize: bool | None = None,
@@ -54,35 +49,26 @@ def objective(
     - trusting: do not look for NaN and for unknown classes in every batch. On a GPU the look waits for the device; a training loop
       that watches its loss does without.
     """
-    if isinstance(loss, str):
-        loss_class = LOSSES[known_name("loss", loss, LOSSES)]
-        accepted = inspect.signature(loss_class).parameters
-        for name in settings:
-            known_name(f"setting of {loss}", name, accepted)
-        if num_classes is not None and "num_classes" in accepted:
-            settings = settings | {"num_classes": num_classes}
-        loss = loss_class(**settings)
-    elif settings:
-        raise ValueError(f"settings {sorted(settings)} belong to a loss given by name; this loss object has its own")
-    miner: Miner = MINERS[known_name("miner", mining, MINERS)]() if isinstance(mining, str) else mining or All()
-    if isinstance(loss, type) or not any(hasattr(loss, form) for form in ("per_anchor", "pooled", *WHOLE_BATCH)):
-        raise ValueError(f"{loss!r} is no loss: give a name in likewise.LOSSES or an object with per_anchor(pairs)")
-    if any(hasattr(loss, form) for form in WHOLE_BATCH) and not isinstance(miner, All):
+    loss = make_loss(loss, settings, num_classes=num_classes)
+    miner = make_miner(mining)
+    traits = traits_of(loss)
+    of_whole_batch = isinstance(loss, BatchLoss | VectorLoss)
+    if of_whole_batch and not isinstance(miner, All):
         raise ValueError(f"{type(loss).__name__} is a loss of the whole batch, not of pairs: leave mining out")
     if compile not in (True, False, "auto"):
         raise ValueError(f"compile={compile!r} must be True, False or 'auto'")
     if block not in (None, "auto") and not (isinstance(block, int) and block >= 1):
         raise ValueError(f"block={block!r} must be a positive number of rows, 'auto' or None")
     proxies = None
-    if trait(loss, "meets") == "proxies":
+    if traits.meets == "proxies":
         if num_classes is None or dim is None or num_classes < 1 or dim < 1:
             raise ValueError(f"{type(loss).__name__} owns proxies: give num_classes= and dim=, not {num_classes} and {dim}")
-        proxies = Proxies(num_classes, dim, per_class=getattr(loss, "proxies_per_class", 1))
+        proxies = Proxies(num_classes, dim, per_class=traits.proxies_per_class)
     bank = None
     if memory is not None:
         if dim is None or memory < 1:
             raise ValueError(f"a memory needs its size and the embeddings' dimension: give memory= and dim=, not {memory} and {dim}")
-        if trait(loss, "meets") != "batch" or hasattr(loss, "of_batch") or hasattr(loss, "of_vectors"):
+        if traits.meets != "batch" or of_whole_batch:
             raise ValueError(f"{type(loss).__name__} does not compare embeddings with other embeddings: it cannot use a memory")
         bank = MemoryBank(memory, dim, warm_up=memory_warm_up)
     return Objective(
@@ -103,7 +89,7 @@ class Objective(nn.Module):
 
     def __init__(
         self,
-        loss: Any,
+        loss: AnyLoss,
         *,
         miner: Miner,
         normalize: bool | None,
@@ -116,8 +102,9 @@ class Objective(nn.Module):
     ) -> None:
         super().__init__()
         self.loss = loss
+        self.traits = traits_of(loss)
         self.miner = miner
-        self.normalize: bool = trait(loss, "normalize") if normalize is None else normalize
+        self.normalize: bool = self.traits.normalize if normalize is None else normalize
         self.block = block
         self.fuse = compile  # nn.Module has a method named compile
         self.proxies = proxies
@@ -159,7 +146,7 @@ class Objective(nn.Module):
 
     def check(self, embeddings: Tensor, labels: Tensor, names: tuple[str, str] = ("embeddings", "labels")) -> Tensor:
         """The labels as this objective uses them, after a look at both."""
-        classes: int | None = self.proxies.num_classes if self.proxies is not None else getattr(self.loss, "num_classes", None)
+        classes = self.traits.num_classes if self.proxies is None else self.proxies.num_classes
         dim = next((owner.vectors.shape[1] for owner in (self.proxies, self.memory) if owner is not None), None)
         return checked_labels(embeddings, labels, names=names, num_classes=classes, dim=dim, values=not self.trusting)
 
@@ -172,26 +159,27 @@ class Objective(nn.Module):
 
     def _against(self, vectors: Tensor, labels: Tensor, references: Tensor, reference_labels: Tensor) -> Tensor:
         """The loss of a batch compared with another set."""
-        if self.proxies is not None or self.memory is not None or hasattr(self.loss, "of_batch") or hasattr(self.loss, "of_vectors"):
+        if self.proxies is not None or self.memory is not None or isinstance(self.loss, BatchLoss | VectorLoss):
             raise ValueError(f"{type(self.loss).__name__} brings what it compares with: leave references out")
         reference_labels = self.check(references, reference_labels, ("references", "reference_labels"))
         if references.shape[1] != vectors.shape[1]:
             raise ValueError(f"references have {references.shape[1]} dimensions, embeddings {vectors.shape[1]}: they must be equal")
         references = self._vectors(references).to(vectors.dtype)
-        if trait(self.loss, "meets") == "prototypes":
-            return self._loss(prototype_rows(vectors, labels, references, reference_labels), vectors, None)
-        return self._loss(other_rows(vectors, labels, references, reference_labels, unit=self.normalize), vectors, None)
+        if self.traits.meets == "prototypes":
+            rows = prototype_rows(vectors, labels, references, reference_labels)
+        else:
+            rows = other_rows(vectors, labels, references, reference_labels, unit=self.normalize)
+        return self._loss_of(self.loss, rows, vectors, None)
 
     def _within(self, vectors: Tensor, labels: Tensor, items: Tensor | None) -> Tensor:
         """The loss of a batch compared with itself, its proxies, its memory or all ranks' batches."""
         ranks = self._ranks(labels)
         if ranks is not None:
             vectors, labels = ranks.gather(vectors), ranks.gather(labels)
-        if hasattr(self.loss, "of_vectors"):
-            loss: Tensor = self.loss.of_vectors(vectors.to(statistics_dtype(vectors)), labels)
-            return loss
-        own = slice(None) if ranks is None or hasattr(self.loss, "of_batch") else ranks.own
-        return self._loss(self._rows(vectors, labels, items, own), vectors, ranks)
+        if isinstance(self.loss, VectorLoss):
+            return self.loss.of_vectors(vectors.to(statistics_dtype(vectors)), labels)
+        own = slice(None) if ranks is None or isinstance(self.loss, BatchLoss) else ranks.own
+        return self._loss_of(self.loss, self._rows(vectors, labels, items, own), vectors, ranks)
 
     def _ranks(self, labels: Tensor) -> Ranks | None:
         if self.gather is False or not dist.is_available() or not dist.is_initialized():
@@ -207,11 +195,11 @@ class Objective(nn.Module):
         """Anchors (the `own` share of the vectors) against what the loss says they meet."""
         if self.proxies is not None:
             proxies = self._vectors(self.proxies.vectors).to(vectors.dtype)
-            if trait(self.loss, "proxies_are_anchors"):
+            if self.traits.proxies_are_anchors:
                 return other_rows(proxies, self.proxies.labels, vectors, labels, unit=self.normalize)
             return other_rows(vectors[own], labels[own], proxies, self.proxies.labels, unit=self.normalize)
-        if trait(self.loss, "meets") == "prototypes":
-            support = support_items(labels, getattr(self.loss, "num_support", None))
+        if self.traits.meets == "prototypes":
+            support = support_items(labels, self.traits.num_support)
             anchors = torch.zeros_like(support)
             anchors[own] = ~support[own]
             return prototype_rows(vectors[anchors], labels[anchors], vectors[support], labels[support])
@@ -221,34 +209,25 @@ class Objective(nn.Module):
 
     def _ready(self, rows: Rows) -> Rows:
         """The rows with what the loss, the miner and the engine want to know about them."""
-        device = rows.anchors.device
-        # a row's few positives are worth finding where masks over whole rows cost more
-        compact = trait(self.loss, "expands_positives") or (
-            rows.num_anchors * rows.num_references > (COMPACT_PAIRS if device.type == "cpu" else COMPILE_PAIRS)
-            and not hasattr(self.loss, "of_batch")
-        )
         return replace(
             rows,
-            references=rows.references.detach() if trait(self.loss, "references_constant") else rows.references,
-            grouping=Grouping.of(rows.anchor_labels, rows.reference_labels) if compact else None,
-            noise=row_noise(self.miner, rows.num_anchors, device),
+            references=rows.references.detach() if self.traits.references_constant else rows.references,
+            grouping=choose_grouping(rows, self.loss, self.traits),
+            noise=row_noise(self.miner, rows.num_anchors, rows.anchors.device),
         )
 
-    def _engine(self, rows: Rows) -> Engine:
-        expands = trait(self.loss, "expands_positives") and rows.grouping is not None
-        return choose_engine(rows, block=self.block, compile=self.fuse, pairs_per_pair=rows.grouping.largest if expands else 1)  # type: ignore[union-attr]
-
-    def _loss(self, rows: Rows, vectors: Tensor, ranks: Ranks | None) -> Tensor:
+    def _loss_of(self, loss: PairLoss, rows: Rows, vectors: Tensor, ranks: Ranks | None) -> Tensor:
         if rows.num_anchors == 0 or rows.num_references == 0:  # an episode of singletons has no support
             zero = ((rows.anchors.sum() + rows.references.sum()) * 0).to(statistics_dtype(vectors))
             # all ranks have the same references, but where this one's items are all support others may hold anchors
             return mean_over_ranks(zero, zero.detach(), ranks if rows.num_references else None)[0]
         rows = self._ready(rows)
-        loss, counted = loss_of_rows(self.loss, self.miner, rows, self._engine(rows), ranks=ranks)
-        if hasattr(self.loss, "penalty"):
+        engine = choose_engine(rows, block=self.block, compile=self.fuse, expands_positives=self.traits.expands_positives)
+        value, counted = loss_of_rows(loss, rows, engine, traits=self.traits, miner=self.miner, ranks=ranks)
+        if isinstance(loss, WithPenalty):
             dtype = statistics_dtype(vectors)
-            loss = loss + self.loss.penalty(vectors.to(dtype), rows.references.to(dtype)) * (counted > 0)
-        return loss
+            value = value + loss.penalty(vectors.to(dtype), rows.references.to(dtype)) * (counted > 0)
+        return value
 
     def extra_repr(self) -> str:
         return f"loss={self.loss}, miner={self.miner}, normalize={self.normalize}, block={self.block}, compile={self.fuse}"

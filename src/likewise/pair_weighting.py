@@ -25,18 +25,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from likewise.checks import known_name
-from likewise.engines.reduce import MinedPool, MinedValues, loss_of_rows, trait
-from likewise.losses import LOSSES, Loss
-from likewise.mining import MINERS, Miner
+from likewise.engines.dense import Dense, all_pairs
+from likewise.engines.reduce import MinedPool, MinedValues, loss_of_rows
+from likewise.losses import Loss, make_loss
+from likewise.losses.loss import AnyLoss, PairLoss, PooledLoss, RowLoss, VectorLoss, WithPenalty, WithStatistic, traits_of
+from likewise.mining import DrawingMiner, Miner, make_miner
 from likewise.objectives import Objective, unit
 from likewise.pairs import NotPairsAloneError, Pairs, Side, masked_sum
-from likewise.rows import CountedFunction, RowFunction, Rows, pairs_of, statistics_dtype
+from likewise.rows import Rows, pairs_of, statistics_dtype
 
 WeightFunction = Callable[[Pairs], Tensor]  # a block of rows -> (anchors, references)
 
@@ -54,12 +55,13 @@ def pair_weights(objective: Objective, embeddings: Tensor, labels: Tensor) -> Te
     A ValueError says so where the loss is not a function of pairs alone: distances of vectors that are not normalised, a
     penalty on the vectors, class means, a loss of the vectors themselves.
     """
+    loss = _loss_of_pairs(objective)
     labels = objective.check(embeddings, labels)
     with torch.no_grad(), torch.autocast(embeddings.device.type, enabled=False):
         rows = _rows(objective, embeddings, labels)
-        slope, positive = _slope(objective, rows)
+        slope, positive = _slope(loss, objective, rows)
     weights = _signed(slope, positive)
-    return weights.T.contiguous() if trait(objective.loss, "proxies_are_anchors") else weights
+    return weights.T.contiguous() if objective.traits.proxies_are_anchors else weights
 
 
 def surrogate(objective: Objective, embeddings: Tensor, labels: Tensor) -> Tensor:
@@ -69,33 +71,43 @@ def surrogate(objective: Objective, embeddings: Tensor, labels: Tensor) -> Tenso
     constant here too where the loss holds them constant (ranked_list). A learned setting of the loss, such as the boundary of
     `margin`, is no pair and gets no gradient.
     """
+    loss = _loss_of_pairs(objective)
     labels = objective.check(embeddings, labels)
     with torch.autocast(embeddings.device.type, enabled=False):
         rows = _rows(objective, embeddings, labels)
-        slope, _ = _slope(objective, rows)
+        slope, _ = _slope(loss, objective, rows)
         return (slope * rows.similarity()).sum()
 
 
-def _rows(objective: Objective, embeddings: Tensor, labels: Tensor) -> Rows:
-    """The batch's rows, of an objective that was found to be one of pairs."""
-    loss, name = objective.loss, type(objective.loss).__name__
-    if hasattr(loss, "of_vectors"):
-        raise ValueError(f"{name} is a loss of the vectors themselves, not of pairs: it has no pair weights, and no setting gives it any")
-    rows = objective.rows(embeddings, labels)
-    if hasattr(loss, "penalty") and _penalty_moves(objective, embeddings, rows):
+def _loss_of_pairs(objective: Objective) -> PairLoss:
+    if not isinstance(objective, Objective):
+        raise ValueError(f"{objective!r} is no objective: make one with likewise.objective(...)")
+    if isinstance(objective.loss, VectorLoss):
         raise ValueError(
-            f"{name} adds a penalty on the vectors themselves, which is not a function of pairs alone: "
-            "set its strength to 0 (norm_penalty=0 in n_pair, regularization=0 in soft_triple)"
+            f"{type(objective.loss).__name__} is a loss of the vectors themselves, not of pairs: "
+            "it has no pair weights, and no setting gives it any"
         )
+    return objective.loss
+
+
+def _rows(objective: Objective, embeddings: Tensor, labels: Tensor) -> Rows:
+    """The batch's rows, of an objective whose loss was found to be one of pairs alone."""
+    rows = objective.rows(embeddings, labels)
+    if isinstance(objective.loss, WithPenalty):
+        vectors = unit(embeddings) if objective.normalize else embeddings
+        if _penalty_moves(objective.loss, vectors, rows):
+            raise ValueError(
+                f"{type(objective.loss).__name__} adds a penalty on the vectors themselves, which is not a function of pairs alone: "
+                "set its strength to 0 (norm_penalty=0 in n_pair, regularization=0 in soft_triple)"
+            )
     return rows
 
 
-def _penalty_moves(objective: Objective, embeddings: Tensor, rows: Rows) -> bool:
+def _penalty_moves(loss: WithPenalty, vectors: Tensor, rows: Rows) -> bool:
     """Whether the penalty has a gradient, beyond growing vectors that are normalised anyway."""
-    vectors = unit(embeddings) if objective.normalize else embeddings
     leaves = [tensor.detach().to(statistics_dtype(tensor)).requires_grad_() for tensor in (vectors, rows.references)]
     with torch.enable_grad():
-        gradients = torch.autograd.grad(objective.loss.penalty(*leaves), leaves, allow_unused=True)
+        gradients = torch.autograd.grad(loss.penalty(*leaves), leaves, allow_unused=True)
     for leaf, gradient in zip(leaves, gradients, strict=True):
         if gradient is None:
             continue
@@ -107,40 +119,22 @@ def _penalty_moves(objective: Objective, embeddings: Tensor, rows: Rows) -> bool
 
 
 @dataclass(frozen=True)
-class _Given:
+class _Given(Dense):
     """An engine that is handed the similarities (and norms) instead of the vectors they come from."""
 
     rows: Rows  # whose they are
     similarity: Tensor  # (n, r)
-    squares: tuple[Tensor, Tensor] | None
+    squared_norms: tuple[Tensor, Tensor] | None
 
-    def total(
-        self, function: CountedFunction, rows: Rows, *, parameters: Sequence[Tensor], between_references: bool
-    ) -> tuple[Tensor, Tensor]:
-        values, counts = function(self._pairs(rows))
-        return values.sum(), counts.sum()
-
-    def each(self, function: RowFunction, rows: Rows, *, parameters: Sequence[Tensor], between_references: bool) -> Tensor:
-        return function(self._pairs(rows))
-
-    def _pairs(self, rows: Rows) -> Pairs:
+    def pairs(self, rows: Rows, *, between_references: bool) -> Pairs:
         if rows.anchors is not self.rows.anchors:
             raise NotPairsAloneError("the rows of the references are not rows of anchors here")
-        anchor_square, reference_square = self.squares or (None, None)
-        return pairs_of(
-            self.similarity,
-            rows.block(),
-            dim=rows.anchors.shape[1],
-            anchor_square=anchor_square,
-            reference_square=reference_square,
-            statistic=rows.statistic,
-            between=self.similarity if rows.symmetric else None,
-        )
+        return all_pairs(rows, self.similarity, self.squared_norms, self.similarity if rows.symmetric else None)
 
 
-def _slope(objective: Objective, rows: Rows) -> tuple[Tensor, Tensor]:
+def _slope(loss: PairLoss, objective: Objective, rows: Rows) -> tuple[Tensor, Tensor]:
     """dL/ds of every pair (n, r), zero where there is no pair, and which pairs are positive (n, r)."""
-    name = type(objective.loss).__name__
+    name = type(loss).__name__
     dtype = statistics_dtype(rows.anchors)
     similarity = rows.similarity().detach().to(dtype)
     if similarity.numel() == 0:  # an episode of singletons has no support
@@ -152,13 +146,13 @@ def _slope(objective: Objective, rows: Rows) -> tuple[Tensor, Tensor]:
     engine = _Given(rows, similarity, squares)
     with torch.enable_grad():
         try:
-            loss, _ = loss_of_rows(objective.loss, objective.miner, rows, engine, ranks=None)
+            value, _ = loss_of_rows(loss, rows, engine, traits=objective.traits, miner=objective.miner, ranks=None)
         except NotPairsAloneError as error:
             raise ValueError(
                 f"{name} looks at similarities between references, which are pairs of anchors only where a batch meets itself: "
                 "leave the memory out"
             ) from error
-        slope, *by_norms = torch.autograd.grad(loss, [similarity, *(squares or ())], allow_unused=True)
+        slope, *by_norms = torch.autograd.grad(value, [similarity, *(squares or ())], allow_unused=True)
     if any(gradient is not None for gradient in by_norms):  # a miner may look at norms: it runs without gradient
         raise ValueError(_norms_message(objective))
     slope = torch.zeros_like(similarity) if slope is None else slope
@@ -176,7 +170,7 @@ def _signed(slope: Tensor, positive: Tensor) -> Tensor:
 
 def _norms_message(objective: Objective) -> str:
     name = type(objective.loss).__name__
-    if trait(objective.loss, "meets") == "prototypes":
+    if objective.traits.meets == "prototypes":
         return (
             f"{name} measures distances to class means, which depend on the norms of the means and not on pairs alone, "
             "normalised embeddings or not: look at a loss with proxies (proxy_nca, proxy_softmax) instead"
@@ -197,6 +191,12 @@ class DesignedByWeights(Loss):
     """
 
     weight_function: WeightFunction
+
+    def __post_init__(self) -> None:
+        if isinstance(self.weight_function, type) or not callable(self.weight_function):
+            raise ValueError(
+                f"weight_function={self.weight_function!r} is no function: give one that maps pairs to weights, (anchors, references)"
+            )
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives
@@ -226,7 +226,7 @@ class WeightCurve:
 
 
 def weight_curve(
-    loss: Any,
+    loss: str | AnyLoss,
     *,
     mining: str | Miner | None = None,
     positives: Sequence[float] = (),
@@ -241,16 +241,13 @@ def weight_curve(
     number of anchors. The loss is a name in `likewise.LOSSES` or a loss object; one that looks beyond the anchor's row (lifted,
     angular, the clustering losses) has no such curve. Histogram and proxy_anchor are taken as if the row were all there is.
     """
-    if isinstance(loss, str):
-        loss = LOSSES[known_name("loss", loss, LOSSES)]()
-    mining = mining or "all"
-    miner: Miner = MINERS[known_name("miner", mining, MINERS)]() if isinstance(mining, str) else mining
+    loss, miner = make_loss(loss), make_miner(mining)
     if vary not in ("positive", "negative"):
         raise ValueError(f"vary={vary!r} must be 'positive' or 'negative'")
-    if hasattr(miner, "noise"):
+    if isinstance(miner, DrawingMiner):
         raise ValueError(f"{type(miner).__name__} draws pairs at random: a weight curve of one draw says nothing, use another miner")
     num_positives, num_negatives = len(positives) + (vary == "positive"), len(negatives) + (vary == "negative")
-    _check_row(loss, num_positives, num_negatives)
+    loss = _loss_of_one_row(loss, num_positives, num_negatives)
 
     grid = torch.linspace(-1, 1, 201, dtype=torch.float64) if similarities is None else torch.as_tensor(similarities, dtype=torch.float64)
     if grid.ndim != 1:
@@ -267,7 +264,7 @@ def weight_curve(
         dim=0,  # only miners that draw ask for it
     )
     with torch.enable_grad():
-        if hasattr(loss, "pooled"):
+        if isinstance(loss, PooledLoss):
             values = torch.stack([loss.from_pool(totals) for totals in MinedPool(loss, miner)(pairs)])
         else:
             values = MinedValues(loss, miner)(pairs)[0]
@@ -284,18 +281,18 @@ def weight_curve(
     )
 
 
-def _check_row(loss: Any, num_positives: int, num_negatives: int) -> None:
-    """Whether one row of so many pairs is all the loss needs to know."""
-    name = type(loss).__name__
-    beyond = any(hasattr(loss, form) for form in ("statistic", "of_batch", "of_vectors")) or trait(loss, "between_references")
-    if beyond:
+def _loss_of_one_row(loss: AnyLoss, num_positives: int, num_negatives: int) -> RowLoss | PooledLoss:
+    """The loss, if one row of so many pairs is all it needs to know."""
+    name, traits = type(loss).__name__, traits_of(loss)
+    if not isinstance(loss, RowLoss | PooledLoss) or isinstance(loss, WithStatistic) or traits.between_references:
         raise ValueError(f"{name} looks beyond the anchor's row: one row does not give its weights, pair_weights of a batch may")
     if num_positives == 0 or num_negatives == 0:
         raise ValueError(f"an anchor counts with a positive and a negative, not {num_positives} and {num_negatives}: give both")
-    per_class = getattr(loss, "proxies_per_class", 1)
-    meets_proxies = trait(loss, "meets") != "batch" and not trait(loss, "proxies_are_anchors")
+    per_class = traits.proxies_per_class
+    meets_proxies = traits.meets != "batch" and not traits.proxies_are_anchors
     if meets_proxies and (num_positives != per_class or num_negatives % per_class):
         raise ValueError(
             f"a row of {name} has {per_class} references of the anchor's own class and a multiple of that of others, "
             f"not {num_positives} and {num_negatives}: give as many, the varied one counted"
         )
+    return loss

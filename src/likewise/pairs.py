@@ -189,3 +189,19 @@ def log1p_sum_exp(values: Tensor, mask: Tensor) -> Tensor:
     values = _only(values, mask)
     top = values.detach().amax(-1, keepdim=True).clamp_min(0.0)
     return (torch.exp(-top.squeeze(-1)) + (values - top).exp().sum(-1)).log() + top.squeeze(-1)
+
+
+def semihard_negative(positive: Tensor, pull: Side, negative: Tensor, push: Side) -> Tensor:
+    """For every positive the distance of its semi-hard negative: (a, k).
+
+    That is the nearest negative strictly farther than the positive, or the farthest negative if none is farther. Positives
+    are sorted, each negative is put between two of them, and only the nearest negative of each gap is kept.
+    """
+    limits, order = torch.where(pull.mask, positive.detach(), torch.inf).sort(-1)
+    gap = torch.searchsorted(limits, negative.detach().contiguous())  # positives strictly nearer than the negative
+    nearest = torch.full((*limits.shape[:-1], limits.shape[-1] + 1), torch.inf, dtype=negative.dtype, device=negative.device)
+    nearest = nearest.scatter_reduce(-1, gap, torch.where(push.mask, negative, torch.inf), "amin")
+    beyond = nearest[..., 1:].flip(-1).cummin(-1).values.flip(-1)  # nearest negative in any later gap
+    beyond = torch.empty_like(beyond).scatter(-1, order, beyond)
+    farthest = masked_max(negative, push.mask, empty=0.0)
+    return torch.where(beyond.isinf(), farthest[..., None], beyond)

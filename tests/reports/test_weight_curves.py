@@ -5,8 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
+from torch import Tensor
 
+from likewise.losses import LOSSES
 from likewise.pair_weighting import weight_curve
+from likewise.pairs import Pairs, masked_mean
 from likewise.reports.weight_curves import COLOURS, FIGURE_1, NEGATIVES, POSITIVES, weight_curves_figure
 
 
@@ -35,6 +38,21 @@ def test_mining_and_context_reach_the_curves() -> None:
     weights = np.asarray(line.get_ydata())
     assert np.array_equal(weights > 0, np.asarray(line.get_xdata()) > 0.3 - 0.1)
     assert "mining: vthm" in figure.axes[1].get_legend().get_title().get_text()
+
+
+def test_loss_objects_are_drawn_beside_names() -> None:
+    class Flat:
+        def per_anchor(self, pairs: Pairs) -> Tensor:
+            return masked_mean(pairs.negatives.similarity, pairs.negatives.mask) - masked_mean(
+                pairs.positives.similarity, pairs.positives.mask
+            )
+
+    figure = weight_curves_figure([Flat(), "raw", LOSSES["raw"](alpha=5.0)])
+    flat, by_name, by_object = figure.axes[:3]
+    assert [panel.get_title() for panel in (flat, by_name, by_object)] == ["Flat", "raw", "RelativeAbsolute"]
+    assert np.allclose(flat.lines[0].get_ydata(), 1 / 3)  # of the varied positive and two others
+    assert np.allclose(flat.lines[1].get_ydata(), 1 / 4)
+    assert not np.allclose(by_name.lines[0].get_ydata(), by_object.lines[0].get_ydata())
 
 
 def test_the_figure_is_written(tmp_path: Path) -> None:

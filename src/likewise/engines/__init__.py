@@ -8,9 +8,8 @@
 """
 
 from likewise.engines.blocked import Blocked
-from likewise.engines.choice import choose_engine
+from likewise.engines.choice import choose_engine, choose_grouping
 from likewise.engines.compiled import Compiled
-from likewise.engines.dense import Dense
-from likewise.engines.engine import Engine
+from likewise.engines.dense import Dense, Engine
 
-__all__ = ["Blocked", "Compiled", "Dense", "Engine", "choose_engine"]
+__all__ = ["Blocked", "Compiled", "Dense", "Engine", "choose_engine", "choose_grouping"]

@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from likewise.collective import Ranks
 from likewise.engines import Blocked, Dense, Engine
-from likewise.losses import Loss
-from likewise.mining import Miner, row_noise
+from likewise.losses.loss import BatchLoss, PairLoss, PooledLoss, RowLoss, Traits, WithStatistic
+from likewise.mining import Miner, mined, row_noise
 from likewise.pairs import Pairs, as_number
-from likewise.rows import Rows
-
-
-def trait(loss: Any, name: str) -> Any:
-    """What a loss declares about itself, or the default."""
-    return getattr(loss, name, getattr(Loss, name))
-
-
-def mined(miner: Miner, pairs: Pairs) -> Pairs:
-    with torch.no_grad():
-        return miner(pairs)
+from likewise.rows import RowFunction, Rows
 
 
 @dataclass(frozen=True)
 class MinedValues:
     """A row loss after mining: each anchor's value and 1, or 0 and 0 for anchors that do not count."""
 
-    loss: Any
+    loss: RowLoss
     miner: Miner
 
     def __call__(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -43,62 +32,65 @@ class MinedValues:
 class MinedStatistic:
     """A loss's statistic of each row after mining: (a,)."""
 
-    loss: Any
+    loss: WithStatistic
     miner: Miner
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        result: Tensor = self.loss.statistic(mined(self.miner, pairs))
-        return result
+        return self.loss.statistic(mined(self.miner, pairs))
 
 
 @dataclass(frozen=True)
 class MinedPool:
     """What a loss sums over all rows, after mining: (a, k)."""
 
-    loss: Any
+    loss: PooledLoss
     miner: Miner
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        result: Tensor = self.loss.pooled(mined(self.miner, pairs))
-        return result
+        return self.loss.pooled(mined(self.miner, pairs))
 
 
 @dataclass(frozen=True)
 class WholeBatch:
     """A loss that needs all rows at once, as a row function of the one block that holds them: (1,)."""
 
-    loss: Any
+    loss: BatchLoss
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        result: Tensor = self.loss.of_batch(pairs)
-        return result[None]
+        return self.loss.of_batch(pairs)[None]
 
 
-def loss_of_rows(loss: Any, miner: Miner, rows: Rows, engine: Engine, *, ranks: Ranks | None) -> tuple[Tensor, Tensor]:
+def loss_of_rows(loss: PairLoss, rows: Rows, engine: Engine, *, traits: Traits, miner: Miner, ranks: Ranks | None) -> tuple[Tensor, Tensor]:
     """The loss of a batch and how many anchors counted in it.
 
     With `ranks` the rows are this rank's share of a global batch and the result is that of the whole of it.
     """
     parameters = [p for p in loss.parameters() if p.requires_grad] if isinstance(loss, nn.Module) else []
-    options: dict[str, Any] = {"parameters": parameters, "between_references": trait(loss, "between_references")}
-    everywhere = trait(loss, "proxies_are_anchors")  # every rank holds all rows then: nothing is left to add up
-    if hasattr(loss, "of_batch"):
-        whole = Dense() if isinstance(engine, Blocked) else engine  # a block never holds all rows
-        return whole.each(WholeBatch(loss), rows, **options)[0], torch.ones((), device=rows.anchors.device)
-    if hasattr(loss, "pooled"):
-        totals = engine.each(MinedPool(loss, miner), rows, **options).sum(0)
-        if ranks is not None and not everywhere:
-            totals = ranks.sum(totals)
-        return loss.from_pool(totals), torch.ones((), device=rows.anchors.device)
-    if hasattr(loss, "statistic"):
-        statistic = MinedStatistic(loss, miner)
-        if ranks is not None:
-            own = ranks.gather(engine.each(statistic, rows, **options))
-        else:
-            noise = row_noise(miner, rows.num_references, rows.references.device)
-            own = engine.each(statistic, rows.of_references(noise), **options)
-        rows = replace(rows, statistic=own)
-    return mean_over_ranks(*engine.total(MinedValues(loss, miner), rows, **options), ranks)
+    between = traits.between_references
+
+    def of_each(function: RowFunction, rows: Rows, engine: Engine = engine) -> Tensor:
+        return engine.each(function, rows, parameters=parameters, between_references=between)
+
+    match loss:
+        case BatchLoss():
+            whole = Dense() if isinstance(engine, Blocked) else engine  # a block never holds all rows
+            return of_each(WholeBatch(loss), rows, whole)[0], torch.ones((), device=rows.anchors.device)
+        case PooledLoss():
+            totals = of_each(MinedPool(loss, miner), rows).sum(0)
+            if ranks is not None and not traits.proxies_are_anchors:  # every rank holds all rows then: nothing is left to add up
+                totals = ranks.sum(totals)
+            return loss.from_pool(totals), torch.ones((), device=rows.anchors.device)
+        case RowLoss():
+            if isinstance(loss, WithStatistic):
+                statistic = MinedStatistic(loss, miner)
+                if ranks is not None:
+                    of_references = ranks.gather(of_each(statistic, rows))
+                else:
+                    noise = row_noise(miner, rows.num_references, rows.references.device)
+                    of_references = of_each(statistic, rows.of_references(noise))
+                rows = replace(rows, statistic=of_references)
+            values = MinedValues(loss, miner)
+            return mean_over_ranks(*engine.total(values, rows, parameters=parameters, between_references=between), ranks)
 
 
 def mean_over_ranks(value: Tensor, count: Tensor, ranks: Ranks | None) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,9 @@
 """The losses, one a file. `LOSSES` is the registry everything else reads."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from likewise.checks import from_registry
 from likewise.losses.angular import Angular
 from likewise.losses.arcface import ArcFace
 from likewise.losses.binomial_deviance import BinomialDeviance
@@ -11,7 +15,7 @@ from likewise.losses.fast_ap import FastAP
 from likewise.losses.generalized_lifted import GeneralizedLifted
 from likewise.losses.histogram import Histogram
 from likewise.losses.lifted import Lifted
-from likewise.losses.loss import Loss
+from likewise.losses.loss import AnyLoss, Loss, checked_loss
 from likewise.losses.margin import Margin
 from likewise.losses.multi_similarity import MultiSimilarity
 from likewise.losses.n_pair import NPair
@@ -32,7 +36,7 @@ from likewise.losses.structured_clustering import StructuredClustering
 from likewise.losses.supcon import SupCon
 from likewise.losses.triplet import Triplet
 
-LOSSES: dict[str, type] = {
+LOSSES: dict[str, type[AnyLoss]] = {
     # the papers'
     "contrastive": Contrastive,
     "contrastive_distance": ContrastiveDistance,
@@ -67,4 +71,18 @@ LOSSES: dict[str, type] = {
     "recall_at_k": RecallAtK,
 }
 
-__all__ = ["LOSSES", "Loss"]
+
+def make_loss(loss: str | AnyLoss, settings: Mapping[str, Any] | None = None, *, num_classes: int | None = None) -> AnyLoss:
+    """The loss of this name with these settings, or the loss object itself, after a look at it.
+
+    `num_classes` reaches the losses that take it as a setting; the others need not know it.
+    """
+    if isinstance(loss, str):
+        known = {} if num_classes is None else {"num_classes": num_classes}
+        return checked_loss(from_registry("loss", loss, LOSSES, settings or {}, where_taken=known))
+    if settings:
+        raise ValueError(f"settings {sorted(settings)} belong to a loss given by name; this loss object has its own")
+    return checked_loss(loss)
+
+
+__all__ = ["LOSSES", "AnyLoss", "Loss", "make_loss"]

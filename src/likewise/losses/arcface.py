@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from likewise.losses.class_softmax import class_softmax
-from likewise.losses.loss import Loss, require_positive
+from likewise.losses.loss import Loss, Meets, require_positive
 from likewise.pairs import Pairs
 
 
@@ -24,7 +24,7 @@ class ArcFace(Loss):
     margin: float = 0.5  # radians
     scale: float = 64.0
 
-    meets: ClassVar[Literal["batch", "proxies", "prototypes"]] = "proxies"
+    meets: ClassVar[Meets] = "proxies"
 
     def __post_init__(self) -> None:
         require_positive(self, "scale")

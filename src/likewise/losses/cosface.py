@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from torch import Tensor
 
 from likewise.losses.class_softmax import class_softmax
-from likewise.losses.loss import Loss, require_positive
+from likewise.losses.loss import Loss, Meets, require_positive
 from likewise.pairs import Pairs
 
 
@@ -19,7 +19,7 @@ class CosFace(Loss):
     margin: float = 0.35
     scale: float = 64.0
 
-    meets: ClassVar[Literal["batch", "proxies", "prototypes"]] = "proxies"
+    meets: ClassVar[Meets] = "proxies"
 
     def __post_init__(self) -> None:
         require_positive(self, "scale")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from likewise.losses.loss import Loss
 from likewise.pairs import Pairs, masked_count, masked_sum
 
 
-class Margin(nn.Module):
+class Margin(Loss, nn.Module):
     """l = (sum_P [d - b + margin]+ + sum_N [b - d + margin]+) / number of active pairs in the row  (unbiased evaluation, 2.2).
 
     The boundary b is learned: one for each class of the anchor with `num_classes`, else one for all.

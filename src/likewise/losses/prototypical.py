@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from torch import Tensor
 
-from likewise.losses.loss import Loss
+from likewise.losses.loss import Loss, Meets
 from likewise.pairs import Pairs, log_sum_exp, masked_mean, softplus
 
 
@@ -21,7 +21,7 @@ class Prototypical(Loss):
     num_support: int | None = None  # None: half of the class's items
 
     normalize: ClassVar[bool] = False
-    meets: ClassVar[Literal["batch", "proxies", "prototypes"]] = "prototypes"
+    meets: ClassVar[Meets] = "prototypes"
 
     def __post_init__(self) -> None:
         if self.num_support is not None and self.num_support < 1:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from likewise.losses.loss import Loss, require_positive
+from likewise.losses.loss import Loss, Meets, require_positive
 from likewise.pairs import Pairs, log1p_sum_exp
 
 
@@ -23,7 +23,7 @@ class ProxyAnchor(Loss):
     alpha: float = 32.0
     delta: float = 0.1
 
-    meets: ClassVar[Literal["batch", "proxies", "prototypes"]] = "proxies"
+    meets: ClassVar[Meets] = "proxies"
     proxies_are_anchors: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

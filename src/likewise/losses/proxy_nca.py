@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from torch import Tensor
 
-from likewise.losses.loss import Loss, require_positive
+from likewise.losses.loss import Loss, Meets, require_positive
 from likewise.pairs import Pairs, log_sum_exp, masked_sum
 
 
@@ -20,7 +20,7 @@ class ProxyNCA(Loss):
 
     scale: float = 3.0
 
-    meets: ClassVar[Literal["batch", "proxies", "prototypes"]] = "proxies"
+    meets: ClassVar[Meets] = "proxies"
 
     def __post_init__(self) -> None:
         require_positive(self, "scale")

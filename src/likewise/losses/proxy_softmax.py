@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from torch import Tensor
 
 from likewise.losses.class_softmax import class_softmax
-from likewise.losses.loss import Loss, require_positive
+from likewise.losses.loss import Loss, Meets, require_positive
 from likewise.pairs import Pairs, masked_sum
 
 
@@ -22,7 +22,7 @@ class ProxySoftmax(Loss):
     temperature: float = 0.05
     label_smoothing: float = 0.0
 
-    meets: ClassVar[Literal["batch", "proxies", "prototypes"]] = "proxies"
+    meets: ClassVar[Meets] = "proxies"
 
     def __post_init__(self) -> None:
         require_positive(self, "temperature")

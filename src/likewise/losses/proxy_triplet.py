@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from likewise.losses.loss import Loss
+from likewise.losses.loss import Loss, Meets
 from likewise.pairs import Pairs, masked_mean, masked_sum
 
 
@@ -18,7 +18,7 @@ class ProxyTriplet(Loss):
 
     margin: float = 1.0
 
-    meets: ClassVar[Literal["batch", "proxies", "prototypes"]] = "proxies"
+    meets: ClassVar[Meets] = "proxies"
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from likewise.losses.loss import Loss, require_positive
+from likewise.losses.loss import Loss, Meets, require_positive
 from likewise.pairs import Pairs, any_of, log_sum_exp
 
 
@@ -25,14 +25,11 @@ class SoftTriple(Loss):
     margin: float = 0.01  # delta
     regularization: float = 0.2  # tau
 
-    meets: ClassVar[Literal["batch", "proxies", "prototypes"]] = "proxies"
+    meets: ClassVar[Meets] = "proxies"
 
     def __post_init__(self) -> None:
         require_positive(self, "num_centers", "scale", "gamma")
-
-    @property
-    def proxies_per_class(self) -> int:
-        return self.num_centers
+        object.__setattr__(self, "proxies_per_class", self.num_centers)
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
         similarity = pairs.similarity.unflatten(-1, (-1, self.num_centers))  # (a, classes, centres)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from likewise.losses.loss import Loss
-from likewise.pairs import Pairs, Side, as_number, masked_max, masked_mean, masked_min, masked_sum
+from likewise.pairs import Pairs, Side, as_number, masked_max, masked_mean, masked_min, masked_sum, semihard_negative
 
 
 @dataclass(frozen=True)
@@ -62,19 +62,3 @@ class Triplet(Loss):
             active_negatives = torch.empty_like(limits).scatter_(-1, order, per_limit.cumsum(-1)[..., :-1])
         total = masked_sum(active_negatives * reach, pull.mask) - masked_sum(active_positives * negative, push.mask)
         return total / (pull.count * push.count).clamp_min(1)
-
-
-def semihard_negative(positive: Tensor, pull: Side, negative: Tensor, push: Side) -> Tensor:
-    """For every positive the distance of its semi-hard negative: (a, k).
-
-    That is the nearest negative strictly farther than the positive, or the farthest negative if none is farther. Positives
-    are sorted, each negative is put between two of them, and only the nearest negative of each gap is kept.
-    """
-    limits, order = torch.where(pull.mask, positive.detach(), torch.inf).sort(-1)
-    gap = torch.searchsorted(limits, negative.detach().contiguous())  # positives strictly nearer than the negative
-    nearest = torch.full((*limits.shape[:-1], limits.shape[-1] + 1), torch.inf, dtype=negative.dtype, device=negative.device)
-    nearest = nearest.scatter_reduce(-1, gap, torch.where(push.mask, negative, torch.inf), "amin")
-    beyond = nearest[..., 1:].flip(-1).cummin(-1).values.flip(-1)  # nearest negative in any later gap
-    beyond = torch.empty_like(beyond).scatter(-1, order, beyond)
-    farthest = masked_max(negative, push.mask, empty=0.0)
-    return torch.where(beyond.isinf(), farthest[..., None], beyond)

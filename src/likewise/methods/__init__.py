@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from likewise.checks import known_name
 from likewise.configuration import Choice, Named, Uniform, from_table, read_toml, with_settings
-from likewise.losses import LOSSES
-from likewise.mining import MINERS, Miner
+from likewise.losses import LOSSES, AnyLoss, make_loss
+from likewise.mining import MINERS, Miner, make_miner
 from likewise.samplers import SAMPLERS, BatchSampler
 from likewise.samplers.sampler import FewClasses, Labels
 
@@ -95,17 +95,14 @@ class Method:
         search = {name: values for name, values in self.search.items() if _has(changed, name)}  # another sampler has other settings
         return replace(changed, under={}, search=search)
 
-    def make_loss(self, *, num_classes: int | None = None) -> Any:
+    def make_loss(self, *, num_classes: int | None = None) -> AnyLoss:
         """The loss with the method's settings; `num_classes` for one that has parameters of each class."""
-        loss = LOSSES[self.loss.name]
         settings = {name: tuple(value) if isinstance(value, list) else value for name, value in self.loss.settings.items()}
-        if num_classes is not None and "num_classes" in inspect.signature(loss).parameters:
-            settings["num_classes"] = num_classes
-        return loss(**settings)
+        return make_loss(self.loss.name, settings, num_classes=num_classes)
 
-    def make_miner(self) -> Miner | None:
-        """The miner with the method's settings; None: all pairs."""
-        return None if self.mining is None else MINERS[self.mining.name](**self.mining.settings)
+    def make_miner(self) -> Miner:
+        """The miner with the method's settings; one that keeps all pairs where the method has none."""
+        return make_miner(None) if self.mining is None else make_miner(self.mining.name, self.mining.settings)
 
     def make_sampler(
         self,

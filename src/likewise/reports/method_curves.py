@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from likewise.engines.reduce import trait
+from likewise.losses.loss import Traits, traits_of
 from likewise.methods import Method
 from likewise.pair_weighting import weight_curve
 from likewise.reports.weight_curves import EDGE, NEGATIVES, POSITIVES
@@ -31,7 +31,8 @@ class PairCurves:
 def pair_curves(method: Method) -> PairCurves | str:
     """The curves, or a sentence that says why there are none."""
     loss = method.make_loss()
-    if trait(loss, "meets") == "prototypes":
+    traits = traits_of(loss)
+    if traits.meets == "prototypes":
         return "it compares with class means, which move with their members: not a function of pairs alone"
     mining = method.make_miner()
     grid = torch.linspace(-EDGE, EDGE, GRID, dtype=torch.float64)
@@ -39,7 +40,7 @@ def pair_curves(method: Method) -> PairCurves | str:
     sides: tuple[Literal["positive", "negative"], ...] = ("positive", "negative")
     try:
         for side in sides:
-            positives, negatives = _context(loss, side)
+            positives, negatives = _context(traits, side)
             curve = weight_curve(loss, mining=mining, positives=positives, negatives=negatives, vary=side, similarities=grid)
             weights[side] = curve.weights.detach().numpy()
     except ValueError as error:  # weight_curve says in words what it cannot draw
@@ -52,11 +53,10 @@ def pair_curves(method: Method) -> PairCurves | str:
     return PairCurves(grid.numpy(), weights["positive"], weights["negative"], note)
 
 
-def _context(loss: Any, vary: Literal["positive", "negative"]) -> tuple[Sequence[float], Sequence[float]]:
+def _context(traits: Traits, vary: Literal["positive", "negative"]) -> tuple[Sequence[float], Sequence[float]]:
     """The other pairs of the anchor's row: as many as the loss has proxies of a class, where it meets proxies."""
-    if trait(loss, "meets") != "proxies" or trait(loss, "proxies_are_anchors"):
+    if traits.meets != "proxies" or traits.proxies_are_anchors:
         return POSITIVES, NEGATIVES
-    per_class = getattr(loss, "proxies_per_class", 1)
-    positives = np.linspace(0.8, 0.5, per_class)
-    negatives = np.linspace(0.4, -0.3, 3 * per_class)
+    positives = np.linspace(0.8, 0.5, traits.proxies_per_class)
+    negatives = np.linspace(0.4, -0.3, 3 * traits.proxies_per_class)
     return positives[vary == "positive" :].tolist(), negatives[vary == "negative" :].tolist()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from likewise.losses import AnyLoss
 from likewise.mining import Miner
 from likewise.pair_weighting import weight_curve
 
@@ -26,7 +27,7 @@ TICKS = (-100, -10, -1, 0, 0.5, 1, 3, 10, 30, 100, 300)
 
 
 def weight_curves_figure(
-    names: Sequence[str] = FIGURE_1,
+    losses: Sequence[str | AnyLoss] = FIGURE_1,
     *,
     mining: str | Miner | None = None,
     positives: Sequence[float] = POSITIVES,
@@ -35,25 +36,27 @@ def weight_curves_figure(
 ) -> Figure:
     """Draws the weight of a positive pair (solid green) and of a negative pair (dotted blue) against its similarity, for each loss.
 
+    The losses are names in `likewise.LOSSES` or loss objects, which are titled by their class.
+
     While a pair's similarity runs along the axis, the others of the anchor's row stay at `positives` and `negatives`, which are
     marked at the foot of each panel. Weights are drawn linear up to 1 and logarithmic beyond; those below 0 are drawn as they
-    are (see `likewise.weights`). With `path` the figure is written there too.
+    are (see `likewise.pair_weighting`). With `path` the figure is written there too.
     """
-    if not names:
-        raise ValueError("names is empty: give at least one loss")
+    if not losses:
+        raise ValueError("losses is empty: give at least one loss")
     from matplotlib.figure import Figure  # here, because importing it takes longer than all of likewise
 
-    columns = min(4, len(names) + 1)  # one cell is left for the legend
-    rows = math.ceil((len(names) + 1) / columns)
+    columns = min(4, len(losses) + 1)  # one cell is left for the legend
+    rows = math.ceil((len(losses) + 1) / columns)
     figure = Figure(figsize=(0.6 + 2.7 * columns, 0.5 + 2.3 * rows), facecolor="white", layout="constrained")
     axes = figure.subplots(rows, columns, sharex=True, squeeze=False).flatten()
-    for name, axis in zip(names, axes, strict=False):
-        _panel(axis, name, mining, positives, negatives)
-    for axis in axes[len(names) :]:
+    for loss, axis in zip(losses, axes, strict=False):
+        _panel(axis, loss, mining, positives, negatives)
+    for axis in axes[len(losses) :]:
         axis.set_axis_off()
-    for axis in axes[max(0, len(names) - columns) : len(names)]:
+    for axis in axes[max(0, len(losses) - columns) : len(losses)]:
         axis.tick_params(labelbottom=True)  # the lowest panel of its column
-    _legend(axes[len(names)], mining)
+    _legend(axes[len(losses)], mining)
     figure.supxlabel("cosine similarity")
     figure.supylabel("weight")
     if path is not None:
@@ -61,12 +64,12 @@ def weight_curves_figure(
     return figure
 
 
-def _panel(axis: Axes, name: str, mining: str | Miner | None, positives: Sequence[float], negatives: Sequence[float]) -> None:
+def _panel(axis: Axes, loss: str | AnyLoss, mining: str | Miner | None, positives: Sequence[float], negatives: Sequence[float]) -> None:
     grid = torch.linspace(-EDGE, EDGE, 785, dtype=torch.float64)
     sides: tuple[Literal["positive", "negative"], ...] = ("positive", "negative")
     extremes = [0.0, 1.0]
     for side in sides:
-        curve = weight_curve(name, mining=mining, positives=positives, negatives=negatives, vary=side, similarities=grid)
+        curve = weight_curve(loss, mining=mining, positives=positives, negatives=negatives, vary=side, similarities=grid)
         axis.plot(grid.numpy(), curve.weights.numpy(), color=COLOURS[side], linestyle=LINES[side], linewidth=2.2)
         extremes += [float(curve.weights.min()), float(curve.weights.max())]
     for side, context in (("positive", positives), ("negative", negatives)):
@@ -81,7 +84,7 @@ def _panel(axis: Axes, name: str, mining: str | Miner | None, positives: Sequenc
             alpha=0.7,
         )
     axis.axhline(0, color="#999999", linewidth=0.9, zorder=1)
-    axis.set_title(name.replace("_", " "), fontsize=11)
+    axis.set_title(loss.replace("_", " ") if isinstance(loss, str) else type(loss).__name__, fontsize=11)
     axis.set_xlim(-1, 1)
     axis.set_xticks([-1, -0.5, 0, 0.5, 1], ["-1", "", "0", "", "1"])
     axis.set_yscale("symlog", linthresh=1, linscale=1.5)
