@@ -317,7 +317,7 @@ def test_a_full_disk(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def full(*given: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoints, "_link", full)
+    monkeypatch.setattr(checkpoints, "write_whole", full)
     command = ("train", "raw", place / "vectors.npz", "--protocol", place / "tiny.toml", "--out", tmp_path / "run", "--device", "cpu")
     said = fault(*command, "--checkpoint-every", "1")
     assert "No space left on device" in said

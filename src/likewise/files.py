@@ -41,6 +41,13 @@ def is_unfinished(path: Path) -> bool:
     return name.startswith(".") and len(name) > 1 and len(token) == 8 and all(letter in "0123456789abcdef" for letter in token)
 
 
+def remove_unfinished(folder: Path) -> None:
+    """Removes what killed processes left in a folder that only this process writes to."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if is_unfinished(path):
+            path.unlink(missing_ok=True)
+
+
 def flush_folder(folder: Path) -> None:
     """Makes renames in the folder last through a power cut, where the system can."""
     if os.name == "nt":

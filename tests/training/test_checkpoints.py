@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from likewise.training import checkpoints
 from likewise.training.checkpoints import Checkpoints, DamagedCheckpoint, read_checkpoint
 
 
@@ -82,12 +82,24 @@ def test_no_code_is_run_from_a_checkpoint(kept: Checkpoints) -> None:
         read_checkpoint(kept.last)
 
 
-@pytest.mark.parametrize("call", ["fsync", "replace", "link"])
-def test_a_full_disk_leaves_the_last_one(kept: Checkpoints, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*given: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+@pytest.mark.parametrize("allowed", range(3))
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_full_disk_leaves_the_last_one(kept: Checkpoints, call: str, allowed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever call it is that fails: of the file or of its folder, of the file's own renaming or of one of the two that follow."""
+    real, calls = getattr(os, call), []
 
-    monkeypatch.setattr(checkpoints.os, call, full)
+    def full(*given: Any) -> None:
+        calls.append(given)
+        if len(calls) > allowed:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(*given)
+
+    monkeypatch.setattr(os, call, full)
+    if (call, allowed) == ("fsync", 2):  # the folder's, after all is done: the new one is there, though it may not outlast a power cut
+        with pytest.raises(OSError, match="make room"):
+            kept.save(state(3))
+        assert steps(kept) == (3, 2)
+        return
     with pytest.raises(OSError, match=r"could not be written to .*checkpoints \(No space left on device\): make room.*--resume"):
         kept.save(state(3))
     monkeypatch.undo()
@@ -97,10 +109,50 @@ def test_a_full_disk_leaves_the_last_one(kept: Checkpoints, call: str, monkeypat
 
 
 def test_a_write_that_was_cut_off_leaves_the_last_one(kept: Checkpoints) -> None:
-    """What kill -9 leaves: half a file under another name, and perhaps a link."""
-    (kept.folder / "writing.ckpt").write_bytes(kept.last.read_bytes()[:50])
-    os.link(kept.last, kept.folder / "previous.linking")
+    """What kill -9 leaves: half a file under another name, or a whole one that was not renamed yet."""
+    (kept.folder / ".next.ckpt.0123abcd").write_bytes(kept.last.read_bytes()[:50])
+    (kept.folder / "next.ckpt").write_bytes(kept.last.read_bytes())
     assert kept.load()["step"] == 2  # type: ignore[index]
     kept.save(state(3))
     assert steps(kept) == (3, 2)
     assert sorted(path.name for path in kept.folder.iterdir()) == ["last.ckpt", "previous.ckpt"]
+
+
+def test_a_file_system_without_hard_links(kept: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*given: Any, **settings: Any) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refused)
+    monkeypatch.setattr(os, "symlink", refused)
+    for step in (3, 4):
+        kept.save(state(step))
+        assert steps(kept) == (step, step - 1)
+
+
+def test_at_every_moment_a_whole_one_is_there(kept: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is killed before or after any of the calls that change the folder can go on from the last step or the new one."""
+    found: list[int] = []
+
+    def watched(call: Callable[..., None]) -> Callable[..., None]:
+        def between(*given: Any) -> None:
+            for act in (lambda: None, lambda: call(*given)):
+                act()
+                state = Checkpoints(kept.folder).load()
+                assert state is not None
+                found.append(state["step"])
+
+        return between
+
+    for name in ("fsync", "replace"):
+        monkeypatch.setattr(os, name, watched(getattr(os, name)))
+    kept.save(state(3))
+    assert len(found) == 2 * (3 + 3)  # each is of three things: the file, its folder twice; the file, the last one, the next one
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (2, 3)
+
+
+def test_the_newest_one(kept: Checkpoints, tmp_path: Path) -> None:
+    assert kept.newest == kept.last
+    kept.last.unlink()
+    assert kept.newest == kept.previous
+    assert Checkpoints(tmp_path / "none").newest is None

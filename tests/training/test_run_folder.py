@@ -6,13 +6,15 @@ import csv
 import errno
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import save_file
 
-from likewise.training import checkpoints
-from likewise.training.run_folder import RunFolder, differing
+from likewise.models.backbones import make_backbone
+from likewise.training.run_folder import RunFolder
 from likewise.training.train import train
 from likewise.training.watchdogs import Diverged
 
@@ -39,6 +41,20 @@ def test_another_runs_folder_is_left_alone(run: Path) -> None:
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
+def test_a_run_goes_on_with_its_own_weights_alone(tmp_path: Path) -> None:
+    """What the backbone started from is part of the run: another file, or none, is another run."""
+    for name in ("own", "other"):
+        save_file(make_backbone("convnet").state_dict(), tmp_path / f"{name}.safetensors")
+    settings: dict[str, Any] = {"protocol": replace(PROTOCOL, weights="optional"), "out": tmp_path / "run", "device": "cpu"}
+    result = train("raw", pictures(), weights=tmp_path / "own.safetensors", **settings)
+    (tmp_path / "run" / "scores.json").unlink()  # as if it had been stopped before its end
+    for weights in (tmp_path / "other.safetensors", None):
+        with pytest.raises(ValueError, match=r"holds another run: its weights is '[0-9a-f]{64}', now it is ('[0-9a-f]{64}'|absent)\."):
+            train("raw", pictures(), weights=weights, resume=True, **settings)
+    (tmp_path / "own.safetensors").rename(tmp_path / "moved.safetensors")  # the content counts, not the name
+    assert train("raw", pictures(), weights=tmp_path / "moved.safetensors", resume=True, **settings).scores == result.scores
+
+
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(ValueError, match="exists and holds no run: choose a new or empty folder"):
@@ -47,10 +63,10 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_and_what_a_run_killed_at_once_left_are_taken(tmp_path: Path) -> None:
-    (tmp_path / ".config.json.writing").write_text("{")
+    (tmp_path / ".config.json.0123abcd").write_text("{")
     train("raw", pictures(), protocol=PROTOCOL, out=tmp_path, device="cpu")
     assert RunFolder(tmp_path).scores() is not None
-    assert not (tmp_path / ".config.json.writing").exists()
+    assert not (tmp_path / ".config.json.0123abcd").exists()
 
 
 def test_a_run_killed_between_its_card_and_its_scores_ends_when_resumed(tmp_path: Path) -> None:
@@ -63,12 +79,6 @@ def test_a_run_killed_between_its_card_and_its_scores_ends_when_resumed(tmp_path
     assert events(tmp_path / "run") == ["key", "opened", "key", "resumed"]
 
 
-def test_differing_names_fields_by_their_dotted_names() -> None:
-    before = {"a": {"b": 1, "c": {"d": [1, 2]}}, "e": None}
-    assert differing(before, before) == []
-    assert differing(before, {"a": {"b": 2, "c": {"d": [1]}}}) == [("a.b", 1, 2), ("a.c.d", [1, 2], [1])]
-
-
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The disk is full from the third checkpoint on."""
@@ -76,14 +86,14 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     fsync = os.fsync
 
     def limited(handle: int) -> None:
-        name = os.readlink(f"/proc/self/fd/{handle}")
-        if name.endswith("writing.ckpt"):
+        name = Path(os.readlink(f"/proc/self/fd/{handle}")).name
+        if name.startswith(".next.ckpt."):
             written.append(handle)
             if len(written) > 2:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         fsync(handle)
 
-    monkeypatch.setattr(checkpoints.os, "fsync", limited)
+    monkeypatch.setattr(os, "fsync", limited)
     yield written
     monkeypatch.undo()
 

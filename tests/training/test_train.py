@@ -46,7 +46,7 @@ def test_a_run_folder_holds_everything(run: Path) -> None:
     assert config["data"] == {"name": "pictures", "fingerprint": pictures(noise=150).fingerprint()}
     environment = held(run, "environment.json")
     assert environment["command"] == sys.argv
-    assert environment["packages"]["torch"]
+    assert environment["versions"]["torch"] == torch.__version__
     assert Split.from_json(held(run, "split.json"), pictures(noise=150)).num_train_classes == 12
 
 

@@ -25,8 +25,8 @@ from likewise.comparison.results import ComparisonResults
 from likewise.comparison.tuning import Study, record_studies
 from likewise.comparison.worker import Orders
 from likewise.comparison.workshop import Context
+from likewise.environment import checked_device
 from likewise.protocols import Protocol
-from likewise.training.devices import checked_device
 
 
 class Runner(Interface):

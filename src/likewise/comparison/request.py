@@ -18,9 +18,9 @@ from likewise.configuration import differing, with_settings
 from likewise.data.dataset import Dataset, Features
 from likewise.data.readers import read
 from likewise.data.splits import folds, split
+from likewise.environment import checked_device
 from likewise.methods import METHODS, Method, load_method
 from likewise.protocols import PROTOCOLS, Protocol, load_protocol
-from likewise.training.devices import checked_device
 from likewise.training.train import SPLIT_SEED, checked_weights, file_digest
 
 # One or two of each of the papers' families, those that a first look should have.

@@ -1,7 +1,8 @@
 """Checkpoints: atomic, checksummed, read without running any code from them.
 
-A file is torch's format followed by 32 bytes, the SHA-256 of all before. It is written beside its place, flushed to the disk and then
-renamed; the one before it is kept as `previous.ckpt`. So at every moment a whole one is there, and a damaged one is noticed.
+A file is torch's format followed by 32 bytes, the SHA-256 of all before. It is written whole as `next.ckpt`; then the last one is renamed
+to `previous.ckpt` and the next one to `last.ckpt`. So at every moment a whole one is there, and a damaged one is noticed. Renaming is all
+that is asked of the file system: some have no hard links.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import hashlib
 import io
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
+
+from likewise.files import flush_folder, remove_unfinished, write_whole
 
 DIGEST = 32  # bytes
 
@@ -35,23 +38,29 @@ class Checkpoints:
     def previous(self) -> Path:
         return self.folder / "previous.ckpt"
 
+    @property
+    def newest(self) -> Path | None:
+        """The newest there is; one that was killed between its two renamings has no last one."""
+        return next((path for path in (self.last, self.previous) if path.exists()), None)
+
     def save(self, state: dict[str, Any]) -> None:
         """`state` (tensors, numbers, texts, lists, dicts) as the last checkpoint. If it cannot be written, the last one stays."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        written = self.folder / "writing.ckpt"
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        content = buffer.getbuffer()
+
+        def write(file: BinaryIO) -> None:
+            file.write(content)
+            file.write(hashlib.sha256(content).digest())
+
+        written = self.folder / "next.ckpt"
         try:
-            with written.open("wb") as file:
-                buffer = io.BytesIO()
-                torch.save(state, buffer)
-                content = buffer.getbuffer()
-                file.write(content)
-                file.write(hashlib.sha256(content).digest())
-                file.flush()
-                os.fsync(file.fileno())
+            remove_unfinished(self.folder)
+            write_whole(written, write)
             if self.last.exists():
-                _link(self.last, self.previous)
+                os.replace(self.last, self.previous)
             os.replace(written, self.last)
-            _flush(self.folder)
+            flush_folder(self.folder)
         except OSError as fault:
             written.unlink(missing_ok=True)
             raise OSError(
@@ -84,19 +93,3 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         raise DamagedCheckpoint(f"{path} is damaged: its checksum does not fit")
     state: dict[str, Any] = torch.load(io.BytesIO(content[:-DIGEST]), map_location="cpu", weights_only=True)
     return state
-
-
-def _link(source: Path, target: Path) -> None:
-    """`target` becomes what `source` is now, without a moment in which there is none."""
-    beside = target.with_suffix(".linking")
-    beside.unlink(missing_ok=True)
-    os.link(source, beside)
-    os.replace(beside, target)
-
-
-def _flush(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from likewise.collective import Ranks
+from likewise.environment import checked_device
 from likewise.protocols import Protocol
 
 PRECISIONS = {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}
@@ -115,15 +116,6 @@ class Devices:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.fabric.strategy.precision.load_state_dict(state)
-
-
-def checked_device(name: str) -> str:
-    """cpu or cuda[:N]; auto is cuda where there is one."""
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cpu" or (name.split(":")[0] == "cuda" and torch.cuda.is_available()):
-        return name
-    raise ValueError(f"device is {name!r}: expected cpu, auto, or cuda where there is a GPU")
 
 
 def _buckets(gradients: list[Tensor]) -> Iterable[list[Tensor]]:

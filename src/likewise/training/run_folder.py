@@ -17,19 +17,20 @@ import csv
 import io
 import json
 import os
-import platform
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from likewise.configuration import differing
+from likewise.environment import num_cores, versions
+from likewise.files import is_unfinished, remove_unfinished, write_whole
 from likewise.training.checkpoints import Checkpoints
 
 COLUMNS = ("step", "loss", "seconds", "images_per_second", "R@1", "MAP@R")
-UNFINISHED = ".config.json.writing"  # all that a run that was killed at once may have left
-PACKAGES = ("likewise", "torch", "numpy", "scikit-learn", "scipy", "lightning-fabric", "safetensors")
 
 
 class RunFolder:
@@ -48,7 +49,7 @@ class RunFolder:
         if held is None:
             if resume:
                 raise ValueError(f"there is no run to resume in {self.path}: leave --resume out, or give the --out of the run")
-            if self.path.exists() and (not self.path.is_dir() or any(entry.name != UNFINISHED for entry in self.path.iterdir())):
+            if self.path.exists() and (not self.path.is_dir() or any(not is_unfinished(entry) for entry in self.path.iterdir())):
                 raise ValueError(f"{self.path} exists and holds no run: choose a new or empty folder with --out, nothing was written")
             existing = next(folder for folder in (self.path, *self.path.absolute().parents) if folder.exists())
             if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
@@ -56,18 +57,18 @@ class RunFolder:
             return
         differences = differing(held, config)
         if differences:
-            name, before, now = differences[0]
+            first = differences[0]
             more = f" ({len(differences) - 1} more fields differ)" if len(differences) > 1 else ""
             raise ValueError(
-                f"{self.path} holds another run: its {name} is {before!r}, now it is {now!r}{more}. "
+                f"{self.path} holds another run: its {first.name} is {first.before}, now it is {first.now}{more}. "
                 "Choose another --out, or give the same settings"
             )
         if not resume:
             raise ValueError(f"{self.path} holds this run already: add --resume to go on with it, or choose another --out")
 
     def begin(self, config: dict[str, Any]) -> None:
-        """Makes the folder this configuration's."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        """Makes the folder this configuration's; what a process that was killed left half written goes."""
+        remove_unfinished(self.path)
         self.write_json("config.json", config)
 
     def config(self) -> dict[str, Any] | None:
@@ -89,12 +90,7 @@ class RunFolder:
         self.write_text(name, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
     def write_text(self, name: str, content: str) -> None:
-        beside = self.path / f".{name}.writing"
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, self.path / name)
+        write_whole(self.path / name, content.encode())
 
     def write_log(self, rows: Sequence[dict[str, float]]) -> None:
         """All rows so far: after a resume, those beyond the checkpoint are gone."""
@@ -105,36 +101,13 @@ class RunFolder:
         self.write_text("log.csv", text.getvalue())
 
 
-def differing(before: dict[str, Any], now: dict[str, Any], within: str = "") -> list[tuple[str, Any, Any]]:
-    """(dotted name, value before, value now) of every field that differs; a name before the settings that come with it."""
-    found = []
-    for name in sorted(before.keys() | now.keys(), key=lambda name: (name != "name", name)):
-        a, b = before.get(name), now.get(name)
-        if isinstance(a, dict) and isinstance(b, dict):
-            found += differing(a, b, f"{within}{name}.")
-        elif a != b:
-            found.append((f"{within}{name}", a, b))
-    return found
-
-
 def environment() -> dict[str, Any]:
     """Versions, machine and time: stored with every result."""
-    import torch
-
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "processors": os.cpu_count(),
+        "versions": versions(),
+        "cores": num_cores(),
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "packages": {name: _version(name) for name in PACKAGES},
         "command": sys.argv,
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -22,8 +22,8 @@ class Keeper(Listener):
     def __init__(self, folder: RunFolder, training: Training, *, every: int | None, progress: bool, writes: bool) -> None:
         self.folder, self.training, self.every, self.writes = folder, training, every, writes
         self.kept = "No checkpoint had been written yet."
-        if folder.checkpoints.last.exists():
-            self.kept = f"The last good checkpoint is {folder.checkpoints.last}."
+        if folder.checkpoints.newest is not None:
+            self.kept = f"The last good checkpoint is {folder.checkpoints.newest}."
         self.progress = Progress(training.protocol.steps, first=training.step, shown=progress)
         self.events = EventFile(folder.tensorboard, first_step=training.step) if writes else None
         self.saved_at = time.monotonic()

@@ -1,0 +1,31 @@
+"""Files are written whole, and what a killed process left is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from likewise.files import is_unfinished, remove_unfinished, write_whole
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        """As kill -9 leaves it: nothing is tidied up."""
+
+    def killed(*given: object) -> None:
+        raise Killed
+
+    kept = [tmp_path / name for name in ("last.ckpt", ".hidden", ".hidden.txt", ".a.0123abcg", "x.0123abcd")]
+    for path in kept:
+        path.write_text("kept")
+    with monkeypatch.context() as patched:
+        patched.setattr("likewise.files.os.replace", killed)
+        patched.setattr(Path, "unlink", lambda *given, **settings: None)
+        with pytest.raises(Killed):
+            write_whole(tmp_path / "scores.json", b"{}")
+    left = [path for path in tmp_path.iterdir() if path not in kept]
+    assert [is_unfinished(path) for path in left] == [True]
+    remove_unfinished(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted(kept)
+    remove_unfinished(tmp_path / "nowhere")
