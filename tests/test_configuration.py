@@ -7,7 +7,19 @@ from typing import Any, Literal
 
 import pytest
 
-from likewise.configuration import Choice, Difference, Named, Uniform, as_table, differing, from_table, read_toml, value_of, with_settings
+from likewise.configuration import (
+    Choice,
+    Difference,
+    Named,
+    Uniform,
+    as_table,
+    differing,
+    divided,
+    from_table,
+    read_toml,
+    value_of,
+    with_settings,
+)
 
 
 @dataclass(frozen=True)
@@ -78,6 +90,7 @@ def test_as_table_and_from_table_are_each_others_inverse(table: dict[str, Any]) 
         ({"inner": {"depth": True}}, "file x.toml: inner: depth is True: expected int"),
         ({"inner": {"ratio": True}}, "file x.toml: inner: ratio is True: expected float"),
         ({"lively": 1}, "file x.toml: lively is 1: expected bool"),
+        ({"inner": "deep"}, "file x.toml: inner is 'deep': expected a table of depth, ratio; to set one of them, name it: inner.depth"),
         ({"sizes": [1, "two"]}, "file x.toml: sizes is 'two': expected int"),
         ({"loss": {"alpha": 1.0}}, "file x.toml: loss is {'alpha': 1.0}: expected a table with a name"),
         ({"search": {"kind": {"low": 1.0}}}, "file x.toml: search.kind: high missing"),
@@ -111,6 +124,7 @@ def test_settings_by_dotted_names() -> None:
     [
         ("inner.dpth", 1, "unknown setting 'dpth': did you mean 'depth'?"),
         ("kind", "z", "kind is 'z': expected one of 'a', 'b'"),
+        ("inner", "none", "inner is 'none': expected a table of depth, ratio; to set one of them, name it: inner.depth"),
         ("inner.depth", "deep", "inner.depth is 'deep': expected int"),
         ("mining.margin", 0.1, "there is no mining here; set mining.name first"),
         ("kind.deeper", 1, "kind has no settings of its own"),
@@ -120,6 +134,15 @@ def test_settings_by_dotted_names() -> None:
 def test_settings_that_do_not_fit_are_named(name: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         with_settings(made(), {name: value})
+
+
+def test_settings_go_to_the_configuration_that_has_them() -> None:
+    settings = {"depth": 3, "inner.ratio": 0.1, "name": "x"}
+    assert divided(settings, inner=Inner, outer=Outer) == {"inner": {"depth": 3}, "outer": {"inner.ratio": 0.1, "name": "x"}}
+    with pytest.raises(ValueError, match=r"^unknown setting 'dept': did you mean 'depth' \(inner\)\?$"):
+        divided({"dept": 3}, outer=Outer, inner=Inner)
+    with pytest.raises(ValueError, match=r"^unknown setting 'zzz': known are depth, inner, kind, "):
+        divided({"zzz": 3}, outer=Outer, inner=Inner)
 
 
 @pytest.mark.parametrize(

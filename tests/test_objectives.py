@@ -111,8 +111,8 @@ def test_normalize_overrides_the_loss(name: str) -> None:
 @pytest.mark.parametrize(
     ("embeddings", "labels", "words"),
     [
-        (X.tolist(), LABELS, "embeddings and labels must be tensors, not list and Tensor"),
-        (X, LABELS.tolist(), "must be tensors, not Tensor and list"),
+        (X.tolist(), LABELS, "embeddings must be a tensor, not list"),
+        (X, LABELS.tolist(), "labels must be a tensor, not list: torch.as_tensor makes one"),
         (X[0], LABELS, "embeddings must be a float tensor (items, dimensions), not torch.float64 (8,)"),
         (X[None], LABELS, "not torch.float64 (1, 14, 8)"),
         (X.long(), LABELS, "not torch.int64 (14, 8)"),

@@ -57,8 +57,8 @@ def known_name(kind: str, name: str, names: Iterable[str]) -> str:
     names = list(names)
     if name in names:
         return name
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
-    hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(names))}"
+    close = close_name(name, names)
+    hint = f"did you mean {close!r}?" if close else f"known are {', '.join(sorted(names))}"
     raise ValueError(f"unknown {kind} {name!r}: {hint}")
 
 
@@ -78,6 +78,11 @@ def from_registry(
     return make(**settings, **{setting: value for setting, value in (where_taken or {}).items() if setting in accepted})
 
 
+def close_name(name: str, names: Iterable[str]) -> str | None:
+    """The one of the names that was probably meant."""
+    return next(iter(difflib.get_close_matches(name, list(names), n=1, cutoff=0.4)), None)
+
+
 def checked_labels(
     vectors: Tensor, labels: Tensor, *, names: tuple[str, str], num_classes: int | None = None, dim: int | None = None, values: bool = True
 ) -> Tensor:
@@ -86,8 +91,9 @@ def checked_labels(
     On a GPU this looks at the device once, for all faults of the values together; with values=False only shapes and types count.
     """
     what, labels_name = names
-    if not isinstance(vectors, Tensor) or not isinstance(labels, Tensor):
-        raise ValueError(f"{what} and {labels_name} must be tensors, not {type(vectors).__name__} and {type(labels).__name__}")
+    for name, given in ((what, vectors), (labels_name, labels)):
+        if not isinstance(given, Tensor):
+            raise ValueError(f"{name} must be a tensor, not {type(given).__name__}: torch.as_tensor makes one")
     if vectors.ndim != 2 or not vectors.is_floating_point() or vectors.numel() == 0:
         raise ValueError(f"{what} must be a float tensor (items, dimensions), not {vectors.dtype} {tuple(vectors.shape)}")
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:

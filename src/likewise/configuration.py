@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from likewise.checks import known_name
+from likewise.checks import close_name, known_name
 
 T = TypeVar("T")
 
@@ -84,6 +84,10 @@ def converted(value: Any, hint: Any, where: str) -> Any:
         return int(value)
     if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
+    if is_dataclass(hint):
+        names = [entry.name for entry in fields(hint)]
+        within = where.rpartition(": ")[2]
+        raise ValueError(f"{where} is {value!r}: expected a table of {', '.join(names)}; to set one of them, name it: {within}.{names[0]}")
     raise ValueError(f"{where} is {value!r}: expected {getattr(hint, '__name__', str(hint))}")
 
 
@@ -92,6 +96,23 @@ def with_settings(config: T, settings: Mapping[str, Any]) -> T:
     for name, value in settings.items():
         config = _with(config, name.split("."), value, name)
     return config
+
+
+def divided(settings: Mapping[str, Any], **kinds: type) -> dict[str, dict[str, Any]]:
+    """The settings of each kind of configuration: divided({"steps": 3}, method=Method, protocol=Protocol)["protocol"] is {"steps": 3}.
+
+    A name that several kinds have is the first's.
+    """
+    owners = {entry.name: kind for kind in reversed(kinds) for entry in fields(kinds[kind])}
+    parts: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
+    for name, value in settings.items():
+        head = name.split(".")[0]
+        if head not in owners:
+            close = close_name(head, owners)
+            hint = f"did you mean {close!r} ({owners[close]})?" if close else f"known are {', '.join(sorted(owners))}"
+            raise ValueError(f"unknown setting {head!r}: {hint}")
+        parts[owners[head]][name] = value
+    return parts
 
 
 def as_table(config: Any) -> Any:

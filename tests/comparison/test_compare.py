@@ -217,6 +217,7 @@ def test_test_items_that_nothing_can_be_found_for_are_refused_before_training(tm
         ({"sweeps": {"dims": (4,)}}, "unknown sweep 'dims': did you mean 'dim'"),
         ({"sweeps": {"dim": ()}}, "expected different whole numbers"),
         ({"settings": {"stepz": 4}}, "did you mean 'steps'"),
+        ({"settings": {"loss.margin": 0.3}}, "setting 'loss.margin' is a method's, .*: put it into a method file"),
         ({"data": []}, "no data"),
         ({"data": [DATA, DATA]}, "given twice"),
         ({"weights": "w.pth"}, "starts from random weights: leave --weights out"),

@@ -14,7 +14,7 @@ from likewise.checks import known_name
 from likewise.comparison.pieces import UNTRAINED
 from likewise.comparison.plan import NO_METHOD, SWEEPABLE, Plan, Source
 from likewise.comparison.tuning import draw_sets
-from likewise.configuration import differing, with_settings
+from likewise.configuration import differing, divided, with_settings
 from likewise.data.dataset import Dataset, Features
 from likewise.data.readers import read
 from likewise.data.splits import folds, split
@@ -113,6 +113,10 @@ def make_plan(
 ) -> Plan:
     """Everything decided; what cannot work is refused here, before anything is trained."""
     chosen = load_protocol(protocol_for(datasets) if protocol is None else protocol)
+    of_methods = divided(settings, protocol=Protocol, method=Method)["method"]
+    if of_methods:
+        what = f"setting {min(of_methods)!r} is a method's, and a comparison sets what is equal for all"
+        raise ValueError(f"{what}: put it into a method file and give that file among the methods")
     conditions = with_settings(chosen, settings)
     for name, value, least in (("trials", trials, 0), ("folds", num_folds, 2), ("seeds", seeds, 1)):
         if value is not None and value < least:

@@ -6,13 +6,13 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from likewise.configuration import as_table, with_settings
+from likewise.configuration import as_table, divided, with_settings
 from likewise.data.augmentation import AUGMENTATIONS
 from likewise.data.dataset import Dataset, Features
 from likewise.data.packed import left_out
@@ -125,9 +125,8 @@ def resolved(method: str | Path | Method, protocol: str | Path | Protocol, setti
     """The method (with its paper's settings under this protocol) and the protocol, each with its part of the settings."""
     conditions, chosen = load_protocol(protocol), load_method(method)
     chosen = chosen.for_protocol(conditions.name)
-    of_protocol = {entry.name for entry in fields(Protocol)} - {"name"}
-    conditions = with_settings(conditions, {name: value for name, value in settings.items() if name in of_protocol})
-    return with_settings(chosen, {name: value for name, value in settings.items() if name not in of_protocol}), conditions
+    parts = divided(settings, method=Method, protocol=Protocol)
+    return with_settings(chosen, parts["method"]), with_settings(conditions, parts["protocol"])
 
 
 def checked_weights(protocol: Protocol, weights: str | Path | None) -> Path | None:
