@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 import likewise
 from likewise.cli import app
+from likewise.evaluation.embedding_file import read_embeddings
 from likewise.evaluation.scores import evaluate, summarise
 
 NAMES = np.array(["robin", "wren", "crow", "jay"])
@@ -103,6 +104,23 @@ def test_every_format_gives_the_same_scores(npz: Path, birds: tuple[np.ndarray, 
     pyarrow.parquet.write_table(pyarrow.table({"v": lists[0], "species": kinds[1]}), tmp_path / "other.parquet")
     named = ("--embedding-name", "v", "--label-name", "species")
     assert ok(tmp_path / "other.parquet", *named, "--metrics", "mAP")["scores"] == expected
+
+
+def test_labels_of_a_text_file_stay_text(tmp_path: Path) -> None:
+    """007 and 7 are two labels, and so are 1_0 and 10."""
+    np.save(tmp_path / "rows.npy", np.eye(8, dtype=np.float32))
+    (tmp_path / "labels.csv").write_text("007\n7\n007\n7\n10\n1_0\n10\n1_0\n")
+    file = read_embeddings(tmp_path / "rows.npy", labels=tmp_path / "labels.csv")
+    assert file.labels.tolist() == ["007", "7", "007", "7", "10", "1_0", "10", "1_0"]
+    assert ok(tmp_path / "rows.npy", "--labels", tmp_path / "labels.csv", "--ks", "1")["num_classes"] == 4
+
+
+def test_labels_of_a_text_file_meet_numbers_of_a_gallery(birds: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    rows, labels = birds
+    np.savez(tmp_path / "shop.npz", embeddings=rows[:20], labels=labels[:20], gallery=rows[20:], gallery_labels=labels[20:])
+    (tmp_path / "labels.txt").write_text("\n".join(map(str, labels[:20])))
+    told = ok(tmp_path / "shop.npz", "--labels", tmp_path / "labels.txt", "--metrics", "mAP")
+    assert told["scores"] == ok(tmp_path / "shop.npz", "--metrics", "mAP")["scores"]
 
 
 def test_gallery_and_unmatched_queries(birds: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
@@ -244,8 +262,6 @@ def test_bad_choices_are_usage_errors(npz: Path) -> None:
 
 
 def test_steps_are_told(npz: Path) -> None:
-    from likewise.evaluation.embedding_file import read_embeddings
-
     steps: list[str] = []
     summarise(read_embeddings(npz), with_diagnosis=True, on_step=steps.append)
     expected = ["retrieval", "intervals", "k-means", *(f"k-means, {done} restarts done" for done in range(1, 11)), "diagnosis"]

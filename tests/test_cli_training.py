@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +20,7 @@ from typer.testing import CliRunner, Result
 from likewise.cli import app
 from likewise.models.backbones import make_backbone
 from likewise.training import checkpoints, train
+from likewise.training.run_embeddings import write_embeddings
 from likewise.training.run_writer import Keeper
 
 from .training.tiny import events, held, protocol_file, vectors_file, weights_of
@@ -104,6 +107,22 @@ def test_evaluate_of_a_run_and_other_data_scores_all_of_it(run: Path, place: Pat
     told = json.loads(ok("evaluate", run, place / "others.npz", "--json").stdout)
     assert (told["num_items"], told["num_classes"]) == (6 * 8, 6)
     assert events(run) == before  # no test part was opened
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
+def test_embeddings_are_written_whole_or_not_at_all(run: Path, place: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = place / f"whole{suffix}" / f"embedded{suffix}"
+    write_embeddings(run, str(place / "vectors.npz"), out)
+    before = out.read_bytes()
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_embeddings(run, str(place / "others.npz"), out)
+    assert out.read_bytes() == before
+    assert list(out.parent.iterdir()) == [out]
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".parquet"])

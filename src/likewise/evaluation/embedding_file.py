@@ -25,23 +25,23 @@ def read_embeddings(
 ) -> EmbeddingFile:
     """Read embeddings and labels.
 
-    .npz: arrays `embeddings` and `labels`, optionally `gallery` and `gallery_labels`; .npy: the embeddings, with `labels` a second file
-    (.npy, or text with one label a line); .parquet: columns `embedding` (lists of numbers) and `label`. `embedding_name` and `label_name`
-    are other names of the array or column. `labels` overrides the labels of any format.
+    .npz: arrays `embeddings` and `labels`, optionally `gallery` and `gallery_labels`; .npy: the embeddings, with `labels` a second file;
+    .parquet: columns `embedding` (lists of numbers) and `label`. `embedding_name` and `label_name` are other names of the array or column.
+    `labels` overrides the labels of any format: .npy, or text with one label a line, which stays text (007 is not 7).
     """
     path = Path(path)
     if path.suffix not in (".npz", ".npy", ".parquet"):
         raise ValueError(f"{path} ends in {path.suffix or 'nothing'!r}: expected .npz, .npy or .parquet")
-    own_labels = None if labels is None else _read_labels(_existing(Path(labels)))
+    given_labels = None if labels is None else _read_labels(_existing(Path(labels)))
     _existing(path)
     if path.suffix == ".npz":
-        found = _read_npz(path, embedding_name or "embeddings", label_name or "labels", own_labels)
+        found = _read_npz(path, embedding_name or "embeddings", label_name or "labels", given_labels)
     elif path.suffix == ".npy":
-        if own_labels is None:
+        if given_labels is None:
             raise ValueError(f"{path} holds embeddings only: name the file of their labels, with --labels (labels= in Python)")
-        found = EmbeddingFile(_load(path), own_labels)
+        found = EmbeddingFile(_load(path), given_labels)
     else:
-        found = _read_parquet(path, embedding_name or "embedding", label_name or "label", own_labels)
+        found = _read_parquet(path, embedding_name or "embedding", label_name or "label", given_labels)
     for kind, vectors, names in (("embeddings", found.embeddings, found.labels), ("gallery", found.gallery, found.gallery_labels)):
         if vectors is None or names is None:
             continue
@@ -68,7 +68,7 @@ def _load(path: Path) -> Any:
         ) from fault
 
 
-def _read_npz(path: Path, embedding_name: str, label_name: str, own_labels: Array | None) -> EmbeddingFile:
+def _read_npz(path: Path, embedding_name: str, label_name: str, given_labels: Array | None) -> EmbeddingFile:
     with _load(path) as archive:
 
         def array(name: str) -> Array:
@@ -82,10 +82,13 @@ def _read_npz(path: Path, embedding_name: str, label_name: str, own_labels: Arra
             return loaded
 
         embeddings = array(embedding_name)
-        labels = array(label_name) if own_labels is None else own_labels
+        labels = array(label_name) if given_labels is None else given_labels
         if "gallery" not in archive and "gallery_labels" not in archive:
             return EmbeddingFile(embeddings, labels)
-        return EmbeddingFile(embeddings, labels, array("gallery"), array("gallery_labels"))
+        gallery_labels = array("gallery_labels")
+        if given_labels is not None and given_labels.dtype.kind == "U" and gallery_labels.dtype.kind in "iu":
+            gallery_labels = gallery_labels.astype(str)  # a text file's labels are text
+        return EmbeddingFile(embeddings, labels, array("gallery"), gallery_labels)
 
 
 def _read_labels(path: Path) -> Array:
@@ -98,13 +101,10 @@ def _read_labels(path: Path) -> Array:
         raise ValueError(f"{path} is not text: expected one label a line, or a .npy file") from fault
     while lines and not lines[-1].strip():
         lines.pop()
-    try:
-        return np.array([int(line) for line in lines], dtype=np.int64)
-    except (ValueError, OverflowError):
-        return np.array([line.strip() for line in lines], dtype=str)
+    return np.array([line.strip() for line in lines], dtype=str)  # never as numbers: 007 and 7 are two labels
 
 
-def _read_parquet(path: Path, embedding_name: str, label_name: str, own_labels: Array | None) -> EmbeddingFile:
+def _read_parquet(path: Path, embedding_name: str, label_name: str, given_labels: Array | None) -> EmbeddingFile:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -112,7 +112,7 @@ def _read_parquet(path: Path, embedding_name: str, label_name: str, own_labels: 
         raise ValueError(f'reading {path} needs pyarrow: pip install "likewise[parquet]"') from fault
     try:
         held = pyarrow.parquet.read_schema(path).names
-        wanted = [embedding_name] + ([label_name] if own_labels is None else [])
+        wanted = [embedding_name] + ([label_name] if given_labels is None else [])
         for name in wanted:
             if name not in held:
                 option = "--embedding-name" if name == embedding_name else "--label-name"
@@ -123,10 +123,10 @@ def _read_parquet(path: Path, embedding_name: str, label_name: str, own_labels: 
     for name in wanted:
         if table[name].null_count:
             raise ValueError(f"column {name!r} of {path} has {table[name].null_count} empty entries: drop these rows")
-    if own_labels is None:
-        own_labels = np.asarray(table[label_name].to_numpy())
-        own_labels = own_labels.astype(str) if own_labels.dtype.kind == "O" else own_labels
-    return EmbeddingFile(_list_column(table[embedding_name].combine_chunks(), f"column {embedding_name!r} of {path}"), own_labels)
+    if given_labels is None:
+        given_labels = np.asarray(table[label_name].to_numpy())
+        given_labels = given_labels.astype(str) if given_labels.dtype.kind == "O" else given_labels
+    return EmbeddingFile(_list_column(table[embedding_name].combine_chunks(), f"column {embedding_name!r} of {path}"), given_labels)
 
 
 def _list_column(column: Any, what: str) -> Array:

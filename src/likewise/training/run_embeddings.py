@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from likewise.data.packed import left_out
 from likewise.data.readers import read
 from likewise.data.splits import Split
 from likewise.evaluation.embedding_file import EmbeddingFile
+from likewise.files import write_whole
 from likewise.models.backbones import Level
 from likewise.models.embedder import Embedder
 from likewise.progress import ProgressCallback
@@ -22,12 +23,7 @@ from likewise.training.run_folder import RunFolder
 from likewise.training.train import PURPOSE, decision
 
 OnNote = Callable[[str], None]  # told in a sentence what the user should know
-SUFFIXES = (".npz", ".parquet")
-
-
-def is_run(path: Path) -> bool:
-    """Whether this is a run folder or a saved embedder, rather than a file of embeddings."""
-    return path.is_dir()
+Columns = Mapping[str, npt.NDArray[Any]]
 
 
 def scored_embeddings(
@@ -73,20 +69,14 @@ def write_embeddings(
 
     on_note: is told of images that were left out.
     """
-    if out.suffix not in SUFFIXES:
-        raise ValueError(f"{out} ends in {out.suffix or 'nothing'!r}: expected {' or '.join(SUFFIXES)}")
+    if out.suffix not in _WRITERS:
+        raise ValueError(f"{out} ends in {out.suffix or 'nothing'!r}: expected {' or '.join(_WRITERS)}")
     embedder = Embedder.load(run, device=device)
     dataset = read(data)
     vectors, kept = _embedded(embedder, dataset, levels=levels, mirror=mirror, on_progress=on_progress, on_note=on_note)
     items = [str(path) for path in dataset.items.paths] if isinstance(dataset.items, Files) else dataset.item_names()
     columns = {"labels": _names(dataset)[kept], "items": np.array(items)[kept]}
-    beside = out.with_name(f".{out.name}.writing{out.suffix}")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        _write(beside, vectors, columns)
-        beside.replace(out)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_whole(out, lambda file: _WRITERS[out.suffix](file, vectors, columns))
     return vectors.shape[0], vectors.shape[1]
 
 
@@ -114,10 +104,11 @@ def _names(dataset: Dataset) -> npt.NDArray[np.str_]:
     return np.array(dataset.class_names)[dataset.labels]
 
 
-def _write(path: Path, vectors: npt.NDArray[Any], columns: Mapping[str, npt.NDArray[Any]]) -> None:
-    if path.suffix == ".npz":
-        np.savez(path, allow_pickle=False, embeddings=vectors, **columns)
-        return
+def _write_npz(file: BinaryIO, vectors: npt.NDArray[Any], columns: Columns) -> None:
+    np.savez(file, allow_pickle=False, embeddings=vectors, **columns)
+
+
+def _write_parquet(file: BinaryIO, vectors: npt.NDArray[Any], columns: Columns) -> None:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -125,4 +116,7 @@ def _write(path: Path, vectors: npt.NDArray[Any], columns: Mapping[str, npt.NDAr
         raise ValueError('writing .parquet needs pyarrow: pip install "likewise[parquet]", or choose .npz') from fault
     flat = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(vectors.ravel()), vectors.shape[1])
     table = pyarrow.table({"embedding": flat, "label": pyarrow.array(columns["labels"]), "item": pyarrow.array(columns["items"])})
-    pyarrow.parquet.write_table(table, path)
+    pyarrow.parquet.write_table(table, file)
+
+
+_WRITERS = {".npz": _write_npz, ".parquet": _write_parquet}
