@@ -35,8 +35,6 @@ TERMINAL_LIBRARIES = {"rich", "typer"}
 
 # What is still to be mended, "importing module -> imported": empties as it is.
 ALLOWED_FOR_NOW = {
-    "comparison.best -> reports",
-    "comparison.compare -> reports",
     "training.run_writer -> terminal",
 }
 

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from likewise.comparison.compare import compare
     from likewise.evaluation.nearest import nearest
     from likewise.evaluation.scores import evaluate
     from likewise.losses import LOSSES
@@ -11,6 +10,7 @@ if TYPE_CHECKING:
     from likewise.models.embedder import Embedder
     from likewise.objectives import Objective, objective
     from likewise.pair_weighting import DesignedByWeights, pair_weights
+    from likewise.reports.comparison_report import compare
     from likewise.training.train import train
 
     __version__: str
@@ -38,7 +38,7 @@ _WHERE = {
     "DesignedByWeights": "likewise.pair_weighting",
     "Embedder": "likewise.models.embedder",
     "Objective": "likewise.objectives",
-    "compare": "likewise.comparison.compare",
+    "compare": "likewise.reports.comparison_report",
     "evaluate": "likewise.evaluation.scores",
     "nearest": "likewise.evaluation.nearest",
     "objective": "likewise.objectives",

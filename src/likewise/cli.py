@@ -130,17 +130,18 @@ def compare(
 
                 Console().print(status_view(status, store=store))
                 return
-            from likewise.terminal.comparison_command import run_compare
+            from likewise.comparison.request import Request
+            from likewise.terminal.comparison_command import named_methods, run_compare, swept_values
 
-            run_compare(
-                data or [],
-                methods=methods,
+            request = Request(
+                methods=named_methods(methods),
+                data=data or "glyphs",
                 protocol=protocol,
                 settings=_settings(changes or []),
                 trials=trials,
                 folds=folds,
                 seeds=seeds,
-                sweep=sweep or [],
+                sweeps=swept_values(sweep or []),
                 weights=weights,
                 jobs=jobs,
                 out=out,
@@ -149,8 +150,8 @@ def compare(
                 gpu_share=gpu_share,
                 device=device,
                 keep_networks=keep_networks,
-                profile=profile,
             )
+            run_compare(request, profile=profile)
     except KeyboardInterrupt:
         typer.echo("interrupted: what was finished is kept, the same command goes on from there", err=True)
         raise typer.Exit(130) from None

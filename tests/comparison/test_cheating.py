@@ -8,16 +8,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from torch import Tensor
 
-from likewise.comparison.folder import Home, home_of, open_home
-from likewise.comparison.pieces import Piece
-from likewise.comparison.plan import Progress
-from likewise.comparison.processes import Owner
-from likewise.comparison.request import datasets_of, make_plan
+from likewise.comparison.folder import ComparisonFolder, find_folder, open_folder
+from likewise.comparison.plan import Piece, Plan, Progress
+from likewise.comparison.request import Request, make_plan, read_datasets
+from likewise.comparison.store import Owner
 from likewise.comparison.workshop import Context, Workshop
 from likewise.data.guard import TestGuard, TestKey
 from likewise.losses.contrastive import Contrastive
@@ -27,41 +25,40 @@ from .tiny import DATA, openings_of, tiny_compare, tiny_protocol
 
 
 @pytest.fixture
-def begun(tmp_path: Path) -> tuple[Home, Workshop]:
+def begun(tmp_path: Path) -> tuple[ComparisonFolder, Workshop]:
     """A comparison of which nothing is done yet."""
-    datasets, specs = datasets_of(DATA)
-    options: dict[str, Any] = {"settings": {}, "trials": 2, "num_folds": 2, "seeds": 1, "sweeps": {}, "weights": None, "device": "cpu"}
-    plan = make_plan(datasets, specs, ["contrastive"], protocol=tiny_protocol(), **options)
-    home, plan, _ = open_home(tmp_path / "out", plan, store=None, command="test")
-    return home, Workshop(Context(plan, datasets, home.folder, None, "cpu"))
+    request = Request(methods=["contrastive"], data=DATA, protocol=tiny_protocol(), trials=2, folds=2, seeds=1, device="cpu")
+    datasets, specs = read_datasets(request.data)
+    folder, plan, _ = open_folder(tmp_path / "out", make_plan(request, datasets, specs), store=None, command="test")
+    return folder, Workshop(Context(plan, datasets, folder.path, None, "cpu"))
 
 
 def events(workshop: Workshop) -> list[str]:
     return [opening.event for opening in workshop.context.split("glyphs").test.record]
 
 
-def test_asking_for_a_score_before_every_choice_is_made(begun: tuple[Home, Workshop]) -> None:
-    home, workshop = begun
-    with closing(home.store()) as store:
+def test_asking_for_a_score_before_every_choice_is_made(begun: tuple[ComparisonFolder, Workshop]) -> None:
+    folder, workshop = begun
+    with closing(folder.store()) as store:
         owner = Owner.here()
         while True:
-            rows = store.rows()
-            progress = Progress(workshop.plan, rows)
+            claims = store.claims()
+            progress = Progress(workshop.plan, claims)
             due = progress.due()
             if due[0].kind == "score":
                 break
             for piece in (Piece("score", "glyphs", "", "contrastive"), Piece("items", "glyphs")):
-                found = workshop.perform(piece, progress)
-                assert found.failure is not None
-                assert "stays closed" in found.failure
-            assert store.claim(due, owner, rows) == due[0]
+                result = workshop.perform(piece, progress)
+                assert result.failure is not None
+                assert "stays closed" in result.failure
+            assert store.claim(due, owner, claims) == due[0]
             store.finish(due[0], workshop.perform(due[0], progress))
         assert "opened" not in events(workshop)
         assert events(workshop).count("refused") >= 10
         assert workshop.perform(due[0], progress).failure is None
 
 
-def test_opening_with_a_key_of_ones_own_or_none(begun: tuple[Home, Workshop]) -> None:
+def test_opening_with_a_key_of_ones_own_or_none(begun: tuple[ComparisonFolder, Workshop]) -> None:
     guard = begun[1].context.split("glyphs").test
     for key in (TestKey(), None):
         with pytest.raises(ValueError, match="not the key of this guard"):
@@ -69,7 +66,7 @@ def test_opening_with_a_key_of_ones_own_or_none(begun: tuple[Home, Workshop]) ->
     assert [opening.event for opening in guard.record] == ["refused", "refused"]
 
 
-def test_the_plan_and_what_workers_are_sent_name_no_test_item(begun: tuple[Home, Workshop]) -> None:
+def test_the_plan_and_what_workers_are_sent_name_no_test_item(begun: tuple[ComparisonFolder, Workshop]) -> None:
     """The split is stored by its training items; a guard cannot be sent at all."""
     workshop = begun[1]
     assert set(workshop.plan.sources["glyphs"].split) >= {"train", "test_digest"}
@@ -123,20 +120,18 @@ def test_a_loss_that_peeks_sees_nothing_and_is_told_on(tmp_path: Path, monkeypat
 def test_changing_a_network_after_the_test_classes_were_seen(tmp_path: Path) -> None:
     """The score of an exchanged network is refused: the run opened the test part with other weights."""
     found = tiny_compare(tmp_path / "out", methods=["contrastive"], trials=0, seeds=2, keep_networks=True)
-    home = home_of(tmp_path / "out")
-    assert home is not None
+    folder = find_folder(tmp_path / "out")
+    assert folder is not None
     assert openings_of(found).count("refused") == 0
     first, second = sorted((tmp_path / "out" / "networks").glob("*contrastive*"))
     first.write_bytes(second.read_bytes())
-    datasets, _ = datasets_of(DATA)
-    with closing(home.store()) as store:
-        plan = store.plan()
-        assert plan is not None
-        from likewise.comparison.plan import Plan
-
-        stored = Plan.of(plan[0])
-        workshop = Workshop(Context(stored, datasets, home.folder, None, "cpu"))
-        progress = Progress(stored, store.rows())
+    datasets, _ = read_datasets(DATA)
+    with closing(folder.store()) as store:
+        stored = store.plan()
+        assert stored is not None
+        plan = Plan.from_table(stored[0])
+        workshop = Workshop(Context(plan, datasets, folder.path, None, "cpu"))
+        progress = Progress(plan, store.claims())
         piece = Piece("score", "glyphs", "", "contrastive", 0)
         failures = [workshop.perform(replace(piece, number=seed), progress).failure for seed in range(2)]
     assert [failure is not None and "with other settings or weights" in failure for failure in failures] in ([True, False], [False, True])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import optuna
 import pytest
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from likewise.cli import app
@@ -19,6 +22,7 @@ from likewise.data.dataset import Dataset, Features
 from likewise.data.readers import read
 from likewise.methods import load_method
 from likewise.models.embedder import Embedder
+from likewise.models.network import NetworkSpec, make_network
 
 from .tiny import DATA, METHODS, openings_of, table_of, tiny_compare, tiny_protocol
 
@@ -98,10 +102,13 @@ def test_the_best_network_is_kept_and_embeds_as_it_was_scored(finished: Comparis
 
 
 def test_compare_writes_the_report(tmp_path: Path) -> None:
+    began = time.perf_counter()
     found = tiny_compare(tmp_path / "out", methods=["contrastive"], trials=0, seeds=1, report=True)
+    took = time.perf_counter() - began
     assert found.report == tmp_path / "out" / "report.html"
     assert "likewise embed best IMAGES" in found.report.read_text()
     assert found.time_spent["report"] > 0
+    assert 0.5 * took < found.elapsed < took
 
 
 def test_another_comparison_in_the_folder_is_refused(finished: ComparisonResults) -> None:
@@ -112,6 +119,20 @@ def test_another_comparison_in_the_folder_is_refused(finished: ComparisonResults
         tiny_compare(finished.folder, methods=METHODS[:2])
     with pytest.raises(ValueError, match="leave --store out"):
         tiny_compare(finished.folder, store="postgresql+psycopg://host/base")
+
+
+def test_other_weights_are_another_comparison(tmp_path: Path) -> None:
+    """By the content of the file, whatever it is called."""
+    files = [tmp_path / "one.safetensors", tmp_path / "two.safetensors", tmp_path / "copy of one.safetensors"]
+    for file, seed in zip(files, (0, 1, 0), strict=True):
+        save_file(make_network(NetworkSpec("convnet"), seed=seed).members[0].backbone.state_dict(), file)
+    options: dict[str, Any] = {"methods": ["contrastive"], "trials": 0, "seeds": 1, "protocol": tiny_protocol(weights="optional")}
+    first = tiny_compare(tmp_path / "out", weights=files[0], **options)
+    with pytest.raises(ValueError, match=r"holds another comparison: weights is '[0-9a-f]{64}' there and '[0-9a-f]{64}' here"):
+        tiny_compare(tmp_path / "out", weights=files[1], **options)
+    with pytest.raises(ValueError, match=r"weights is '[0-9a-f]{64}' there and '' here"):
+        tiny_compare(tmp_path / "out", **options)
+    assert table_of(tiny_compare(tmp_path / "out", weights=files[2], **options)) == table_of(first)
 
 
 def test_a_folder_with_other_things_is_refused(tmp_path: Path) -> None:

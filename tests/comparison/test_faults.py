@@ -45,7 +45,7 @@ def test_a_disk_that_is_full_for_networks(finished: ComparisonResults, tmp_path:
 
 def test_a_database_file_that_is_removed(tmp_path: Path) -> None:
     def remove(progress: Progress) -> None:
-        if any(row.finished is not None for row in progress.rows.values()):
+        if any(claim.finished is not None for claim in progress.claims.values()):
             (tmp_path / "out" / DATABASE).unlink(missing_ok=True)
 
     with pytest.raises(OSError, match=rf"(?s)its database {tmp_path}/out/{DATABASE} is gone.*{GO_ON}"):
@@ -56,7 +56,7 @@ def test_a_server_that_goes_away(tmp_path: Path, server: str, postgresql: str) -
     dropped: list[str] = []
 
     def drop(progress: Progress) -> None:
-        if not dropped and any(row.finished is not None for row in progress.rows.values()):
+        if not dropped and any(claim.finished is not None for claim in progress.claims.values()):
             dropped.append(str(sql.make_url(postgresql).database))
             engine = sql.create_engine(server, isolation_level="AUTOCOMMIT")
             with engine.connect() as connection:

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from likewise.comparison.folder import home_of
+from likewise.comparison.folder import find_folder
 from likewise.comparison.results import ComparisonResults
 
 from .tiny import DATA, openings_of, table_of, tiny_compare
@@ -36,11 +36,11 @@ def in_child(out: Path) -> int:
 
 
 def finished_pieces(out: Path) -> int:
-    home = home_of(out)
-    if home is None:
+    folder = find_folder(out)
+    if folder is None:
         return 0
-    with closing(home.store()) as store:
-        return sum(row.finished is not None for row in store.rows().values())
+    with closing(folder.store()) as store:
+        return sum(claim.finished is not None for claim in store.claims().values())
 
 
 def test_killed_at_ten_moments(finished: ComparisonResults, tmp_path: Path) -> None:
@@ -71,10 +71,10 @@ def test_two_processes_at_once(finished: ComparisonResults, tmp_path: Path) -> N
     assert table_of(found) == table_of(finished)
     assert openings_of(found).count("opened") == 9  # each piece once
     assert "resumed" not in openings_of(found)
-    home = home_of(out)
-    assert home is not None
-    with closing(home.store()) as store:
-        assert len({row.owner for row in store.rows().values()}) == 2
+    folder = find_folder(out)
+    assert folder is not None
+    with closing(folder.store()) as store:
+        assert len({claim.owner for claim in store.claims().values()}) == 2
 
 
 def test_two_workers_one_killed(finished: ComparisonResults, tmp_path: Path) -> None:
@@ -82,15 +82,15 @@ def test_two_workers_one_killed(finished: ComparisonResults, tmp_path: Path) -> 
     killed: list[int] = []
 
     def kill_one(progress: object) -> None:
-        if not killed and any(row.finished is None for row in progress.rows.values()):  # type: ignore[attr-defined]
-            workers = [child for child in psutil.Process().children() if "likewise.comparison.worker" in child.cmdline()]
+        if not killed and any(claim.finished is None for claim in progress.claims.values()):  # type: ignore[attr-defined]
+            workers = [child for child in psutil.Process().children() if "likewise.comparison.workers" in child.cmdline()]
             workers[0].kill()
             killed.append(workers[0].pid)
 
     found = tiny_compare(tmp_path / "out", jobs=2, on_progress=kill_one)
     assert killed
     assert table_of(found) == table_of(finished)
-    assert not [child for child in psutil.Process().children() if "likewise.comparison.worker" in child.cmdline()]
+    assert not [child for child in psutil.Process().children() if "likewise.comparison.workers" in child.cmdline()]
 
 
 def started(out: Path, jobs: int) -> tuple[subprocess.Popen[str], list[psutil.Process]]:

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from likewise.comparison.pieces import Piece
-from likewise.comparison.plan import NO_METHOD, Plan, Progress, Source, apart
-from likewise.comparison.request import PAPER_METHODS, difference, methods_of
-from likewise.comparison.store import Row
+from likewise.comparison.folder import difference
+from likewise.comparison.plan import NO_METHOD, Claim, Piece, Plan, Progress, Source, why_apart
+from likewise.comparison.request import PAPER_METHODS, methods_of
 from likewise.comparison.tuning import draw_sets
 from likewise.methods import METHODS, load_method
 
@@ -39,16 +38,16 @@ class Simulation:
 
     def __init__(self, plan: Plan, *, fails: str = " ") -> None:
         self.plan, self.fails = plan, fails
-        self.rows: dict[str, Row] = {}
+        self.claims: dict[str, Claim] = {}
 
     @property
     def progress(self) -> Progress:
-        return Progress(self.plan, self.rows)
+        return Progress(self.plan, self.claims)
 
     def do(self, piece: Piece) -> None:
         score = (piece.number * 7 % 5 + piece.fold) / 10
         failure = "no luck" if re.fullmatch(self.fails, piece.key) else None
-        self.rows[piece.key] = Row(piece, "", 0, 0.0, 1.0, None if failure else score, failure)
+        self.claims[piece.key] = Claim(piece, "", 0, 0.0, 1.0, None if failure else score, failure)
 
     def run(self) -> list[list[Piece]]:
         """Rounds of what was due together."""
@@ -130,7 +129,7 @@ def test_own_dimensions_stay_out_of_a_sweep_over_dimensions() -> None:
 
 def test_a_plan_survives_the_store() -> None:
     plan = plan_of(sweeps={"dim": (4, 8)}, methods=METHODS)
-    again = Plan.of(json.loads(json.dumps(plan.as_table())))
+    again = Plan.from_table(json.loads(json.dumps(plan.as_table())))
     assert again == plan
     assert difference(plan, again) is None
 
@@ -154,20 +153,28 @@ def test_the_difference_of_two_plans_is_named(change: dict[str, object], named: 
     assert re.fullmatch(named, found)
 
 
+def test_time_by_the_clock_counts_no_moment_twice_and_no_pauses() -> None:
+    """Three at once, one after a pause of an hour; what is under way does not count yet."""
+    spans = [(0.0, 10.0), (5.0, 15.0), (6.0, 7.0), (3615.0, 3620.0), (3616.0, None)]
+    pieces = [Piece("final", "glyphs", "", "raw", seed) for seed in range(len(spans))]
+    claims = {piece.key: Claim(piece, "", 0, *span, None, None) for piece, span in zip(pieces, spans, strict=True)}
+    assert Progress(plan_of(), claims).elapsed == 20.0
+
+
 def test_who_stands_apart() -> None:
     protocol = tiny_protocol()
-    assert apart(load_method("raw_vthm"), protocol, 8) == ""
-    assert apart(load_method("dreml"), protocol, 48) == "4 models, 48 dimensions".replace(
+    assert why_apart(load_method("raw_vthm"), protocol, 8) == ""
+    assert why_apart(load_method("dreml"), protocol, 48) == "4 models, 48 dimensions".replace(
         "4", str(load_method("dreml").ensemble.members), 1
     )
-    assert apart(load_method("ranked_list_multilevel"), protocol, 1536) == "1,536 dimensions"
-    assert apart(load_method("proxy_softmax_bits"), protocol, 8) == "8 bits"
-    assert apart(NO_METHOD, protocol, 8) == "no training"
+    assert why_apart(load_method("ranked_list_multilevel"), protocol, 1536) == "1,536 dimensions"
+    assert why_apart(load_method("proxy_softmax_bits"), protocol, 8) == "8 bits"
+    assert why_apart(NO_METHOD, protocol, 8) == "no training"
 
 
 def test_piece_keys_tell_all_and_are_read_again() -> None:
     piece = Piece("trial", "birds | of | prey", "dim=4", "raw_vthm", 3, 1)
-    assert Piece.of(piece.key) == piece
+    assert Piece.from_key(piece.key) == piece
 
 
 def test_methods_by_name_file_and_group() -> None:

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from likewise.comparison import store as store_module
-from likewise.comparison.pieces import Piece
-from likewise.comparison.processes import Owner
-from likewise.comparison.store import Found, Store, masked
+from likewise.comparison.plan import Piece
+from likewise.comparison.store import Owner, PieceResult, Store
 
 PIECES = [Piece("final", "glyphs", "", "raw_vthm", seed) for seed in range(20)]
 
@@ -41,8 +40,8 @@ def test_a_piece_is_claimed_once(store: Store) -> None:
     owner, other = Owner.here(), Owner.here()
     assert store.claim(PIECES[:1], owner, {}) == PIECES[0]
     assert store.claim(PIECES[:1], other, {}) is None  # as one that has not yet seen the row
-    assert store.claim(PIECES[:1], other, store.rows()) is None
-    assert store.claim(PIECES[:2], other, store.rows()) == PIECES[1]
+    assert store.claim(PIECES[:1], other, store.claims()) is None
+    assert store.claim(PIECES[:2], other, store.claims()) == PIECES[1]
 
 
 def test_many_at_once_take_each_piece_once(store: Store, url: str) -> None:
@@ -51,9 +50,9 @@ def test_many_at_once_take_each_piece_once(store: Store, url: str) -> None:
     def take() -> None:
         owner = Owner.here()
         with closing(Store(url, "one")) as held:
-            while (piece := held.claim(PIECES, owner, held.rows())) is not None:
+            while (piece := held.claim(PIECES, owner, held.claims())) is not None:
                 taken.append(piece)
-                held.finish(piece, Found({"by": owner.name}))
+                held.finish(piece, PieceResult({"by": owner.name}))
 
     threads = [threading.Thread(target=take) for _ in range(4)]
     for thread in threads:
@@ -64,20 +63,20 @@ def test_many_at_once_take_each_piece_once(store: Store, url: str) -> None:
 
 
 def test_results_are_as_they_were(store: Store) -> None:
-    found = Found({"loss": 0.1 + 0.2, "rows": [1, 2]}, score=1 / 3, arrays=bytes(range(256)))
+    found = PieceResult({"loss": 0.1 + 0.2, "rows": [1, 2]}, score=1 / 3, arrays=bytes(range(256)))
     store.claim(PIECES[:1], Owner.here(), {})
     store.finish(PIECES[0], found)
     assert store.result(PIECES[0]) == found
-    row = store.rows()[PIECES[0].key]
-    assert (row.score, row.failure) == (1 / 3, None)
-    store.finish(PIECES[0], Found({"loss": 9}))
+    claim = store.claims()[PIECES[0].key]
+    assert (claim.score, claim.failure) == (1 / 3, None)
+    store.finish(PIECES[0], PieceResult({"loss": 9}))
     assert store.result(PIECES[0]) == found
 
 
 def test_a_dead_process_loses_its_piece_at_once(store: Store) -> None:
     store.claim(PIECES[:1], dead_owner(), {})
     owner, slower = Owner.here(), Owner.here()
-    seen = store.rows()
+    seen = store.claims()
     assert store.claim(PIECES[:1], owner, seen) == PIECES[0]
     assert store.claim(PIECES[:1], slower, seen) is None  # both saw the dead one's row
 
@@ -86,22 +85,22 @@ def test_a_silent_machine_loses_its_piece_after_the_lease(store: Store, monkeypa
     elsewhere = Owner("another machine", 1, "1", "n")
     store.claim(PIECES[:1], elsewhere, {})
     owner = Owner.here()
-    assert store.claim(PIECES[:1], owner, store.rows()) is None
+    assert store.claim(PIECES[:1], owner, store.claims()) is None
     monkeypatch.setattr(store_module, "LEASE", -1.0)
     store.beat(elsewhere)
-    assert store.claim(PIECES[:1], owner, store.rows()) is None  # it was heard of since
-    assert store.claim(PIECES[:1], owner, store.rows()) == PIECES[0]
+    assert store.claim(PIECES[:1], owner, store.claims()) is None  # it was heard of since
+    assert store.claim(PIECES[:1], owner, store.claims()) == PIECES[0]
     store.beat(elsewhere)  # too late: it is not its own any more
-    assert store.rows()[PIECES[0].key].beat == 0
+    assert store.claims()[PIECES[0].key].beat == 0
 
 
 def test_a_released_piece_is_free(store: Store) -> None:
     owner = Owner.here()
     for _ in range(2):
-        store.claim(PIECES[:2], owner, store.rows())
-    store.finish(PIECES[0], Found({}))
+        store.claim(PIECES[:2], owner, store.claims())
+    store.finish(PIECES[0], PieceResult({}))
     store.release(owner.name)
-    assert set(store.rows()) == {PIECES[0].key}
+    assert set(store.claims()) == {PIECES[0].key}
 
 
 @pytest.mark.parametrize("looked", [False, True])
@@ -110,27 +109,17 @@ def test_failures_are_tried_again_until_a_test_class_is_seen(store: Store, looke
     looks = [Piece("score", "glyphs", "", "margin", seed) for seed in range(2)] if looked else []
     for piece in pieces + looks:
         store.claim([piece], Owner.here(), {})
-        store.finish(piece, Found({}, failure="no memory" if piece.number == 0 else None))
+        store.finish(piece, PieceResult({}, failure="no memory" if piece.number == 0 else None))
     store.forget_failures()
-    assert set(store.rows()) == ({piece.key for piece in [*pieces, looks[1]]} if looked else set())
+    assert set(store.claims()) == ({piece.key for piece in [*pieces, looks[1]]} if looked else set())
 
 
 def test_comparisons_do_not_see_each_other(store: Store, url: str) -> None:
     store.claim(PIECES[:1], Owner.here(), {})
     with closing(Store(url, "two")) as other:
         assert other.plan() is None
-        other.create({"plan": 2}, {})
-        assert other.rows() == {}
+        other.create({"plan": 2}, {"command": "y"})
+        assert other.claims() == {}
         assert other.claim(PIECES[:1], Owner.here(), {}) == PIECES[0]
-        assert other.plan() == ({"plan": 2}, {})
+        assert other.plan() == ({"plan": 2}, {"command": "y"})
     assert store.plan() == ({"plan": 1}, {"command": "x"})
-
-
-@pytest.mark.parametrize("address", ["nonsense", "postgresql+nothing://here/there", "sqlite:////not/there/at/all.sqlite"])
-def test_an_address_that_is_none_is_told(address: str) -> None:
-    with pytest.raises(ValueError, match="store"):
-        Store(address, "one")
-
-
-def test_passwords_are_not_shown() -> None:
-    assert "secret" not in masked("postgresql+psycopg://me:secret@host/base")

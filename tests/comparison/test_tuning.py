@@ -8,7 +8,17 @@ from pathlib import Path
 import optuna
 import pytest
 
-from likewise.comparison.tuning import LEARNING_RATE, Study, draw_sets, record_studies, search_space, survivors, winner
+from likewise.comparison.tuning import (
+    LEARNING_RATE,
+    Study,
+    draw_sets,
+    record_studies,
+    search_space,
+    survivors,
+    trial_score,
+    trial_state,
+    winner,
+)
 from likewise.configuration import Choice, Uniform, with_settings
 from likewise.methods import METHODS, at, load_method
 
@@ -54,18 +64,43 @@ def test_the_worse_half_stops() -> None:
 
 
 def test_the_best_mean_wins_and_the_first_of_equals() -> None:
-    assert winner({1: [0.3, 0.5], 3: [0.6, 0.1]}) == 1
-    assert winner({1: [0.3, 0.5], 3: [0.5, 0.3]}) == 1
-    assert winner({1: [0.9, None], 3: [0.1, 0.1]}) == 3
-    assert winner({1: [None, None]}) is None
-    assert winner({}) is None
+    assert winner({1: [0.3, 0.5], 3: [0.6, 0.1]}, num_folds=2) == 1
+    assert winner({1: [0.3, 0.5], 3: [0.5, 0.3]}, num_folds=2) == 1
+    assert winner({1: [0.9, None], 3: [0.1, 0.1]}, num_folds=2) == 3
+    assert winner({1: [0.9], 3: [0.1, 0.1]}, num_folds=2) == 3
+    assert winner({1: [None, None]}, num_folds=2) is None
+    assert winner({}, num_folds=2) is None
+
+
+@pytest.mark.parametrize(
+    ("folds", "state"),
+    [
+        ([0.2, 0.4], "complete"),
+        ([0.2], "pruned"),
+        ([None], "failed"),
+        ([0.2, None], "failed"),
+        ([float("nan")], "failed"),  # none of several sets like it ran every fold
+    ],
+)
+def test_what_became_of_a_set_of_values(folds: list[float | None], state: str) -> None:
+    assert trial_state(folds, num_folds=2) == state
+    assert trial_score(folds, num_folds=2) == (pytest.approx(0.3) if state == "complete" else None)
+
+
+def test_where_no_set_ran_every_fold_none_is_complete(tmp_path: Path) -> None:
+    """In optuna's study as in the results."""
+    url, method = f"sqlite:///{tmp_path / 'store.sqlite'}", load_method("raw_vthm")
+    record_studies(url, [Study("study", method, 2, draw_sets(method, trials=2), [[0.2], [None]])])
+    study = optuna.load_study(study_name="study", storage=url)
+    assert [trial.state.name for trial in study.trials] == ["PRUNED", "FAIL"]
+    study._storage._backend.engine.dispose()  # type: ignore[attr-defined]
 
 
 def test_optuna_reads_the_studies(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     method = load_method("raw_vthm")
     sets = draw_sets(method, trials=4)
-    study = Study("comparison/glyphs/raw_vthm", method, sets, [[0.2, 0.4], [0.5, 0.5], [0.1], [None]])
+    study = Study("comparison/glyphs/raw_vthm", method, 2, sets, [[0.2, 0.4], [0.5, 0.5], [0.1], [None]])
     record_studies(url, [study])
     record_studies(url, [study])  # a second time, as after a kill
     held = optuna.load_study(study_name=study.name, storage=url)

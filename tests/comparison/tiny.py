@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from likewise.comparison.compare import compare
 from likewise.comparison.results import ComparisonResults
 from likewise.protocols import Protocol, load_protocol
+from likewise.reports.comparison_report import compare
 
 DATA = "glyphs:classes=16,images=6,size=16"
 METHODS = ("contrastive", "raw_vthm", "proxy_nca")

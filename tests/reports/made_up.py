@@ -92,7 +92,9 @@ def made_up(
         notes=("2 images could not be read and were left out", *(HOSTILE if hostile else ())),
         average_ranks=ranks,
         critical_difference=1.3 if ranks else None,
-        time_spent={"training": 120.0, "tuning": 340.0, "evaluation": 12.5, "report": 6.0},
+        time_spent={"training": 120.0, "tuning": 340.0, "evaluation": 12.5, "report": 6.0, "waiting": 21.5},
+        elapsed=260.0,
+        jobs=2,
     )
 
 

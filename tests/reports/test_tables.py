@@ -10,7 +10,8 @@ from rich.console import Console
 
 from likewise.comparison.results import ComparisonResults
 from likewise.reports.charts import rank_groups
-from likewise.reports.sentences import headline
+from likewise.reports.conditions_html import time_section
+from likewise.reports.sentences import headline, time_in_words
 from likewise.reports.tables import csv_table, latex_table, latex_text, markdown_table
 from likewise.terminal.leaderboard import leaderboard_view
 
@@ -87,6 +88,13 @@ def test_the_headline_says_what_is_within_noise(tmp_path: Path) -> None:
     near = [method.title for method in board.equal if method.within_noise]
     assert all(title in headline(board) for title in near)
     assert board.apart[0].title not in headline(board)
+
+
+def test_time_is_told_by_the_clock_and_as_work(results: ComparisonResults) -> None:
+    assert time_in_words(results) == "4.3 min, 8.0 min of work in 2 jobs"
+    page = str(time_section(results))
+    assert "together, in 2 jobs</th><td>8.3 min" in page
+    assert "by the clock</th><td>4.3 min" in page
 
 
 def test_groups_of_ranks_are_the_largest_runs_within_the_difference() -> None:

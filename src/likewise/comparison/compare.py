@@ -1,32 +1,30 @@
-"""compare: which method is best on this data, under equal conditions, and is the difference real?"""
+"""A comparison from a request to its results: which method is best on this data, under equal conditions, and is the difference real?"""
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
+import shutil
 import sys
-import time
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from typing import Protocol as Interface
 
-from likewise.comparison.best import keep_best
-from likewise.comparison.faults import told_how_to_go_on
-from likewise.comparison.folder import Home, open_home
+from likewise.comparison.database import storage_faults_explained, without_passwords
+from likewise.comparison.folder import BEST, NETWORKS, ComparisonFolder, open_folder
 from likewise.comparison.gather import Gatherer
-from likewise.comparison.local_runner import LocalRunner, OnProgress
-from likewise.comparison.plan import Plan, Progress
-from likewise.comparison.request import DataAsked, MethodsAsked, datasets_of, make_plan
-from likewise.comparison.results import ComparisonResults
+from likewise.comparison.plan import OnProgress, Piece, Plan, Progress
+from likewise.comparison.request import Request, make_plan, read_datasets
+from likewise.comparison.results import ComparisonResults, MethodResult
 from likewise.comparison.tuning import Study, record_studies
-from likewise.comparison.worker import Orders
-from likewise.comparison.workshop import Context
-from likewise.environment import checked_device
-from likewise.protocols import Protocol
+from likewise.comparison.workers import LocalRunner, Orders
+from likewise.comparison.workshop import Context, Stopwatch, load_network
+from likewise.configuration import as_table, with_settings
+from likewise.environment import checked_device, num_cores
+from likewise.models.bundle import DESCRIPTION
+from likewise.models.embedder import Embedder
+from likewise.training.train import preprocessing_of
 
 
 class Runner(Interface):
@@ -39,122 +37,106 @@ class Runner(Interface):
     def close(self) -> None: ...
 
 
-def compare(
-    methods: MethodsAsked | None = None,
-    data: DataAsked = "glyphs",
-    *,
-    protocol: str | Path | Protocol | None = None,
-    settings: Mapping[str, Any] | None = None,
-    trials: int | None = None,
-    folds: int | None = None,
-    seeds: int | None = None,
-    sweeps: Mapping[str, Sequence[int]] | None = None,
-    weights: str | Path | None = None,
-    jobs: int | None = None,
-    out: str | Path | None = None,
-    store: str | None = None,
-    ray: str | None = None,
-    gpu_share: float = 1.0,
-    device: str = "auto",
-    keep_networks: bool = False,
-    report: bool = True,
-    command: str | None = None,
-    on_progress: OnProgress = lambda progress: None,
-) -> ComparisonResults:
+def run_comparison(request: Request, *, on_progress: OnProgress = lambda progress: None) -> ComparisonResults:
     """Trains every method under the same protocol, tuned with the same budget, and scores them on classes that none has seen.
 
-    methods: names, .toml files or Methods; "papers", "all"; None: ten of the papers'.
-    data: what `likewise.data.readers.read` takes, a Dataset, or several, over which ranks are averaged.
-    protocol: None: the one that suits the data.  settings: values of its fields that differ, by name.
-    trials, folds, seeds: of tuning and of the final trainings; None: the protocol's.
-    sweeps: {"dim": [64, 128]} or {"batch": [...]}: the final trainings again with each of these, and the values chosen without.
-    jobs: pieces at once on this machine; None: one a core, or one on a GPU.  ray: "local" or a cluster's address instead.
-    out: the folder; a comparison that is there already goes on, or is only read if it is finished.  store: a PostgreSQL address.
-    keep_networks: of every method and seed, not of the best alone (results.best).  report: False for none (results.report).
+    Without a report: `likewise.compare` writes one.
     """
     watch = Stopwatch()
-    device = checked_device(device)
-    with closing(_runner(jobs, ray=ray, device=device, gpu_share=gpu_share)) as runner:  # first, so that workers start meanwhile
-        datasets, specs = datasets_of(data)
-        plan = make_plan(
-            datasets,
-            specs,
-            methods,
-            protocol=protocol,
-            settings=settings or {},
-            trials=trials,
-            num_folds=folds,
-            seeds=seeds,
-            sweeps=sweeps or {},
-            weights=weights,
-            device=device,
-        )
-        folder = Path(default_folder(plan) if out is None else out).absolute()
-        home, plan, about = open_home(folder, plan, store=store, command=command or shlex.join(sys.argv))
-        context = Context(plan, datasets, folder, None if weights is None else Path(weights).absolute(), device)
-        with told_how_to_go_on(folder), closing(home.store()) as held:
-            before = held.rows()
-            watch.lap("start-up", times=runner.jobs)
-            if not Progress(plan, before).is_complete:
-                held.forget_failures()
-                runner.run(Orders(context, home.url, home.comparison), on_progress)
-                watch.lap("pieces", times=runner.jobs)
-            gatherer = Gatherer(context, held, about)
-            watch.seconds["waiting"] = max(0.0, watch.seconds.pop("pieces", 0.0) - gatherer.seconds_since(before))
-            _record_tuning(home, gatherer.progress)
+    device = checked_device(request.device)
+    with ExitStack() as until_gathered:
+        with watch.measures("start-up"):
+            runner = until_gathered.enter_context(closing(_runner(request, device)))  # first, so that workers start meanwhile
+            datasets, specs = read_datasets(request.data)
+            plan = make_plan(request, datasets, specs)
+            path = Path(default_folder(plan) if request.out is None else request.out).absolute()
+            folder, plan, about = open_folder(path, plan, store=request.store, command=_command(request))
+            context = Context(plan, datasets, path, None if request.weights is None else Path(request.weights).absolute(), device)
+            until_gathered.enter_context(storage_faults_explained(path))
+            store = until_gathered.enter_context(closing(folder.store()))
+            before = store.claims()
+        if not Progress(plan, before).is_complete:
+            store.forget_failures()
+            with watch.measures("pieces"):
+                runner.run(Orders(context, folder.url, folder.comparison), on_progress)
+        with watch.measures("statistics"):
+            gatherer = Gatherer(context, store, about)
+            busy = gatherer.seconds_since(before)
+            _record_tuning(folder, gatherer.progress)
             results = gatherer.results()
-            watch.lap("statistics", times=runner.jobs)
-    with told_how_to_go_on(folder):
-        best = keep_best(home, context, results, keep_networks=keep_networks)
-        watch.lap("saving the best", times=runner.jobs)
-        spent = results.time_spent | watch.seconds
-        results = replace(results, time_spent=spent, jobs=runner.jobs, folder=folder, used=tuple(plan.methods), best=best)
-        if not report:
-            return results
-        from likewise.reports.comparison_report import write_report  # brings matplotlib along
-
-        page = write_report(results, folder)
-    watch.lap("report", times=runner.jobs)
-    return replace(results, report=page, time_spent=results.time_spent | watch.seconds)
+    with storage_faults_explained(path), watch.measures("saving the best"):
+        best = keep_best(folder, context, results, keep_networks=request.keep_networks)
+    pieces = watch.seconds.pop("pieces", 0.0)
+    spent = {kind: seconds * runner.jobs for kind, seconds in watch.seconds.items()}
+    return replace(
+        results,
+        time_spent=results.time_spent | spent | {"waiting": max(0.0, pieces * runner.jobs - busy)},
+        elapsed=gatherer.progress.elapsed + sum(watch.seconds.values()),
+        jobs=runner.jobs,
+        folder=path,
+        used=tuple(plan.methods),
+        best=best,
+    )
 
 
 def default_folder(plan: Plan) -> Path:
     return Path("runs") / re.sub(r"[^A-Za-z0-9_.-]+", "-", f"compare-{'-'.join(plan.sources)}-{plan.protocol.name}")
 
 
-class Stopwatch:
-    """Seconds by kind of work, lap after lap."""
+def keep_best(folder: ComparisonFolder, context: Context, results: ComparisonResults, *, keep_networks: bool) -> dict[str, Path]:
+    """Data set -> the first seed of its best method as an embedder in the folder, for `likewise embed`. The networks go unless kept.
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._began = time.perf_counter()
+    A finished comparison has one winner for good, so that an embedder that is there stays. The lock is for two processes that end at once.
+    """
+    kept = {}
+    with folder.lock():
+        for number, board in enumerate(results.boards, start=1):
+            place = folder.path / (BEST if len(results.datasets) == 1 else f"{BEST}_{number}")
+            if board.winner is not None and not (place / DESCRIPTION).is_file() and _network_file(context, board.winner).is_file():
+                _embedder(context, board.winner).save(place)
+            if place.is_dir():
+                kept[board.dataset] = place
+        if not keep_networks:
+            shutil.rmtree(folder.path / NETWORKS, ignore_errors=True)
+    return kept
 
-    def lap(self, kind: str, *, times: int) -> None:
-        """Since the last lap, for as many jobs as were busy or waited."""
-        now = time.perf_counter()
-        self.seconds[kind] = (now - self._began) * times
-        self._began = now
+
+def _network_file(context: Context, method: MethodResult) -> Path:
+    return context.network_file(Piece("final", method.dataset, "", method.name))
 
 
-def _runner(jobs: int | None, *, ray: str | None, device: str, gpu_share: float) -> Runner:
-    if jobs is not None and jobs < 1:
-        raise ValueError(f"jobs={jobs}: expected at least 1")
-    if ray is not None:
+def _embedder(context: Context, best: MethodResult) -> Embedder:
+    protocol = context.plan.protocol
+    card = {
+        "method": as_table(with_settings(context.plan.by_name[best.name], best.settings)),
+        "protocol": as_table(protocol),
+        "data": {"name": best.dataset, "fingerprint": context.plan.sources[best.dataset].split["fingerprint"]},
+        "seed": 0,
+        "scores": {name: estimate.values[0] for name, estimate in best.scores.items()},
+    }
+    return Embedder(load_network(_network_file(context, best)).eval(), preprocessing_of(protocol, context.datasets[best.dataset]), card)
+
+
+def _runner(request: Request, device: str) -> Runner:
+    if request.ray is not None:
         from likewise.comparison.ray_runner import RayRunner
 
-        return RayRunner(ray, jobs=jobs, device=device, gpu_share=gpu_share)
-    if jobs is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        jobs = 1 if device.startswith("cuda") else cores
-    return LocalRunner(jobs)
+        return RayRunner(request.ray, jobs=request.jobs, device=device, gpu_share=request.gpu_share)
+    return LocalRunner(request.jobs or (1 if device.startswith("cuda") else num_cores()))
 
 
-def _record_tuning(home: Home, progress: Progress) -> None:
+def _command(request: Request) -> str:
+    """As the store and the report have it. Word by word, as a shell's quotes would hide where a password ends."""
+    return shlex.join(map(without_passwords, sys.argv)) if request.command is None else without_passwords(request.command)
+
+
+def _record_tuning(folder: ComparisonFolder, progress: Progress) -> None:
     plan = progress.plan
     studies = [
         Study(
-            f"{home.comparison}/{source.name}/{name}",
+            f"{folder.comparison}/{source.name}/{name}",
             plan.by_name[name],
+            plan.folds,
             sets,
             [progress.fold_scores(source.name, name, number) for number in range(len(sets))],
         )
@@ -162,5 +144,5 @@ def _record_tuning(home: Home, progress: Progress) -> None:
         for name, sets in plan.sets.items()
     ]
     if studies:
-        with home.alone():
-            record_studies(home.url, studies)
+        with folder.lock():
+            record_studies(folder.url, studies)

@@ -1,92 +1,117 @@
-"""Home: the folder that a comparison lives in, and its place in a database."""
+"""The folder of a comparison: what marks it, where its database is, and whether it is the comparison that is asked for."""
 
 from __future__ import annotations
 
 import json
 import secrets
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
-from likewise.comparison.equal import versions
+from likewise.comparison.database import sqlite_url, use_write_ahead_log, without_passwords
 from likewise.comparison.plan import Plan
-from likewise.comparison.request import difference
-from likewise.comparison.store import Store, masked, sqlite_url, use_write_ahead_log
+from likewise.comparison.store import Store
+from likewise.configuration import differing
+from likewise.environment import versions
+from likewise.files import is_unfinished, locked, write_whole
 
 MARK = "comparison.json"  # names the comparison in its folder
 DATABASE = "comparison.sqlite"
-REPORT = "report.html"
 LOCK = ".lock"
-BEGUN = (LOCK, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{MARK}.part")  # what a kill at the very start leaves
+LEFT_BY_A_KILL = (LOCK, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm")  # at the very start, before the mark is there
+REPORT = "report.html"
+NETWORKS = "networks"  # the trained networks, until they are scored
+EMBEDDINGS = "embeddings"  # of the test items, by each method's first seed
+ITEMS = "items"  # thumbnails of the test items
+BEST = "best"  # the winner, for `likewise embed`
+OPENINGS = "test_openings.jsonl"  # the guard's record
 
 
 @dataclass(frozen=True)
-class Home:
-    """Where a comparison lives: its folder, the address of its database, and its name there."""
+class ComparisonFolder:
+    """A comparison's folder, the address of its database, and its name there."""
 
-    folder: Path
+    path: Path
     url: str
     comparison: str
 
     def store(self) -> Store:
         return Store(self.url, self.comparison)
 
-    def alone(self) -> FileLock:
+    def lock(self) -> AbstractContextManager[object]:
         """One process at a time, for what a database does not order by itself: making tables and studies."""
-        return FileLock(self.folder / LOCK)
+        return locked(self.path / LOCK)
 
 
-def open_home(folder: Path, plan: Plan, *, store: str | None, command: str) -> tuple[Home, Plan, dict[str, Any]]:
-    """The comparison in this folder, made if there is none: where it lives, its plan as stored, command and time of its start.
+def open_folder(path: Path, plan: Plan, *, store: str | None, command: str) -> tuple[ComparisonFolder, Plan, dict[str, Any]]:
+    """The comparison in this folder, made if there is none: its plan as stored; command, time and versions of its start.
 
     Another comparison in the folder is refused. The lock is for two processes that start at once.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / LOCK):
-        home = home_of(folder, store=store)
-        if home is None:
-            if any(path.name not in BEGUN for path in folder.iterdir()):
-                raise ValueError(f"{folder} holds other things than a comparison: give --out a new or empty folder")
-            url = sqlite_url(folder / DATABASE) if store is None else store
-            use_write_ahead_log(url)
-            home = Home(folder, url, secrets.token_hex(8))
-            about = {"command": command, "created": datetime.now(UTC).isoformat(timespec="seconds"), "versions": versions()}
-            with closing(home.store()) as held:
-                held.create(plan.as_table(), about)
-            _write_mark(home, in_folder=store is None)
-            return home, plan, about
-    with closing(home.store()) as held:
-        found = held.plan()
-    if found is None:
-        raise ValueError(f"the database of the comparison in {folder} does not know it: was it emptied? give --out a new folder")
-    stored = Plan.of(found[0])
-    unlike = difference(stored, plan)
+    path.mkdir(parents=True, exist_ok=True)
+    with locked(path / LOCK):
+        folder = find_folder(path, store=store)
+        if folder is None:
+            return _begin(path, plan, store=store, command=command)
+    with closing(folder.store()) as database:
+        stored = database.plan()
+    if stored is None:
+        raise ValueError(f"the database of the comparison in {path} does not know it: was it emptied? give --out a new folder")
+    table, about = stored
+    unlike = difference(Plan.from_table(table), plan)
     if unlike is not None:
-        raise ValueError(f"{folder} holds another comparison: {unlike}; give the same values to go on with it, or --out another folder")
-    return home, stored, found[1]
+        raise ValueError(f"{path} holds another comparison: {unlike}; give the same values to go on with it, or --out another folder")
+    return folder, Plan.from_table(table), about
 
 
-def home_of(folder: Path, *, store: str | None = None) -> Home | None:
-    """Where the comparison of this folder lives; None if it holds none. A server's address is given again, as it may hold a password."""
+def find_folder(path: Path, *, store: str | None = None) -> ComparisonFolder | None:
+    """The comparison of this folder; None if it holds none. A server's address is given again, as it may hold a password."""
     try:
-        mark = json.loads((folder / MARK).read_text())
+        mark = json.loads((path / MARK).read_text())
     except FileNotFoundError:
         return None
     if mark["store"] == DATABASE:
         if store is not None:
-            raise ValueError(f"the comparison in {folder} keeps its results in {DATABASE} there: leave --store out")
-        return Home(folder, sqlite_url(folder / DATABASE), mark["id"])
+            raise ValueError(f"the comparison in {path} keeps its results in {DATABASE} there: leave --store out")
+        return ComparisonFolder(path, sqlite_url(path / DATABASE), mark["id"])
     if store is None:
-        raise ValueError(f"the comparison in {folder} keeps its results in {mark['store']}: give that address with --store")
-    return Home(folder, store, mark["id"])
+        raise ValueError(
+            f"the comparison in {path} keeps its results in {without_passwords(mark['store'])}: give that address with --store"
+        )
+    return ComparisonFolder(path, store, mark["id"])
 
 
-def _write_mark(home: Home, *, in_folder: bool) -> None:
-    where = DATABASE if in_folder else masked(home.url)
-    part = home.folder / f"{MARK}.part"
-    part.write_text(json.dumps({"id": home.comparison, "store": where}) + "\n")
-    part.replace(home.folder / MARK)
+def difference(stored: Plan, asked: Plan) -> str | None:
+    """The first thing that two plans do not agree on, in words; None if they are the same comparison."""
+    differences = differing(_comparable(stored), _comparable(asked))
+    return f"{differences[0].name} is {differences[0].before} there and {differences[0].now} here" if differences else None
+
+
+def _begin(path: Path, plan: Plan, *, store: str | None, command: str) -> tuple[ComparisonFolder, Plan, dict[str, Any]]:
+    if any(entry.name not in LEFT_BY_A_KILL and not is_unfinished(entry) for entry in path.iterdir()):
+        raise ValueError(f"{path} holds other things than a comparison: give --out a new or empty folder")
+    url = sqlite_url(path / DATABASE) if store is None else store
+    use_write_ahead_log(url)
+    folder = ComparisonFolder(path, url, secrets.token_hex(8))
+    about = {
+        "command": without_passwords(command),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+    }
+    with closing(folder.store()) as database:
+        database.create(plan.as_table(), about)
+    mark = {"id": folder.comparison, "store": DATABASE if store is None else without_passwords(store)}
+    write_whole(path / MARK, (json.dumps(mark) + "\n").encode())
+    return folder, plan, about
+
+
+def _comparable(plan: Plan) -> dict[str, Any]:
+    table = plan.as_table()
+    del table["sets"]  # drawn from what is compared
+    table["data"] = {
+        source["name"]: {"content": source["split"]["fingerprint"], "test": source["split"]["test_digest"]} for source in table["data"]
+    }
+    table["methods"] = {method["name"]: method for method in table["methods"]}
+    return table

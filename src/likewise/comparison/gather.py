@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from likewise.comparison.equal import equal_conditions, versions
-from likewise.comparison.pieces import BY, Piece
-from likewise.comparison.plan import Progress, apart
+from likewise.comparison.folder import EMBEDDINGS, ITEMS
+from likewise.comparison.plan import DECIDING_SCORE, Claim, Piece, Plan, Progress, why_apart
 from likewise.comparison.results import ComparisonResults, Curve, MethodResult, TestItems, Trial
 from likewise.comparison.statistics import beside_the_best, estimates, rank_test
-from likewise.comparison.store import Found, Row, Store
+from likewise.comparison.store import PieceResult, Store
+from likewise.comparison.tuning import trial_score, trial_state
 from likewise.comparison.workshop import Context
 from likewise.configuration import as_table
 from likewise.data.packed import left_out
+from likewise.environment import versions
 from likewise.evaluation.retrieval import PerQuery
 from likewise.methods import Method, at
 
@@ -27,28 +29,28 @@ class Gatherer:
 
     def __init__(self, context: Context, store: Store, about: dict[str, Any]) -> None:
         self.context, self.plan, self.store, self.about = context, context.plan, store, about
-        self.progress = Progress(context.plan, store.rows())
+        self.progress = Progress(context.plan, store.claims())
         self.time_spent: dict[str, float] = defaultdict(float)
         self.notes: list[str] = []
 
-    def seconds_since(self, before: Mapping[str, Row]) -> float:
+    def seconds_since(self, before: Mapping[str, Claim]) -> float:
         """What the pieces took that were not finished then."""
-        new = [row.piece for key, row in self.progress.rows.items() if key not in before or before[key].finished is None]
-        return sum(sum(self.store.result(piece).result["time"].values()) for piece in new)
+        new = [claim.piece for key, claim in self.progress.claims.items() if key not in before or before[key].finished is None]
+        return sum(sum(self.store.result(piece).facts["time"].values()) for piece in new)
 
     def results(self) -> ComparisonResults:
         plan = self.plan
         items = {source.name: self._items(source.name) for source in plan.data}
         methods: list[MethodResult] = []
         for source in plan.data:
-            found = {point: self._at_point(source.name, point) for point in plan.points}
-            methods += found[""]
+            at_points = {point: self._at_point(source.name, point) for point in plan.points}
+            methods += at_points[""]
             for name, values in plan.sweeps.items():
                 for value in values:
-                    methods += [replace(held, sweep={name: value}) for held in found[plan.canonical(f"{name}={value}")]]
+                    methods += [replace(result, sweep={name: value}) for result in at_points[plan.canonical(f"{name}={value}")]]
         if not methods:
             raise ValueError(f"no method could be scored: {'; '.join(dict.fromkeys(self.notes)) or 'see the store'}")
-        ranks = self._ranks(methods)
+        average_ranks, critical_difference = self._ranks(methods)
         for source in plan.data:
             split = self.context.split(source.name)
             self.notes += [*self.context.datasets[source.name].notes, *split.notes]
@@ -74,118 +76,116 @@ class Gatherer:
             guard_record=tuple(record),
             versions=now,
             notes=tuple(dict.fromkeys(self.notes)),
-            average_ranks=ranks[0],
-            critical_difference=ranks[1],
+            average_ranks=average_ranks,
+            critical_difference=critical_difference,
             time_spent=dict(self.time_spent),
         )
 
-    def _found(self, piece: Piece) -> Found:
-        found = self.store.result(piece)
-        for kind, seconds in found.result["time"].items():
+    def _result(self, piece: Piece) -> PieceResult:
+        result = self.store.result(piece)
+        for kind, seconds in result.facts["time"].items():
             self.time_spent[kind] += seconds
-        return found
+        return result
 
     def _at_point(self, data: str, point: str) -> list[MethodResult]:
         """Every method that could be scored, the statistics among those under equal conditions."""
-        found: list[MethodResult] = []
+        results: list[MethodResult] = []
         queries: dict[str, list[PerQuery]] = {}
         for method in self.plan.methods:
             if self.plan.is_at(method, point) and (result := self._method(method, data, point, queries)) is not None:
-                found.append(result)
-        equal = [result for result in found if not result.apart]
+                results.append(result)
+        equal = [result for result in results if not result.apart]
         if not equal:
-            return found
+            return results
         verdicts = beside_the_best(
-            {result.name: queries[result.name] for result in equal}, {result.name: result.scores[BY].values for result in equal}
+            {result.name: queries[result.name] for result in equal}, {result.name: result.scores[DECIDING_SCORE].values for result in equal}
         )
         return [
             replace(result, p_value=verdicts[result.name].p_value, within_noise=verdicts[result.name].within_noise)
             if result.name in verdicts
             else result
-            for result in found
+            for result in results
         ]
 
     def _method(self, method: Method, data: str, point: str, queries: dict[str, list[PerQuery]]) -> MethodResult | None:
-        trainings: list[Found] = []
-        scored: list[Found] = []
+        trainings: list[PieceResult] = []
+        scored: list[PieceResult] = []
         for seed in range(self.plan.seeds):
             final = Piece("final", data, point, method.name, seed)
             for piece, into in ((final, trainings), (replace(final, kind="score"), scored)):
                 if not self.progress.is_done(piece):
                     continue
-                found = self._found(piece)
-                if found.failure is None:
-                    into.append(found)
+                result = self._result(piece)
+                if result.failure is None:
+                    into.append(result)
                 else:
-                    self.notes.append(f"{method.title} failed with {piece.run}: {found.failure}")
+                    self.notes.append(f"{method.title} failed with {piece.in_words}: {result.failure}")
         if len(scored) < self.plan.seeds:  # fewer seeds than the others have would not be equal conditions
             return None
-        self._note_skipped(data, "training", trainings[0].result["skipped"])
-        queries[method.name] = [PerQuery.from_bytes(found.arrays) for found in scored if found.arrays is not None]
-        self.notes += [f"{data}: {note}" for note in scored[0].result["notes"]]
+        self._note_skipped(data, "training", trainings[0].facts["skipped"])
+        queries[method.name] = [PerQuery.from_bytes(result.arrays) for result in scored if result.arrays is not None]
+        self.notes += [f"{data}: {note}" for note in scored[0].facts["notes"]]
         chosen = self.progress.choice(data, method.name)
         if chosen is None and method.name in self.plan.sets:
             self.notes.append(
                 f"{method.title}: tuning failed with every set of values, so it has those of its file: {self._tuning_fault(data, method)}"
             )
         settings = {} if chosen is None else self.plan.sets[method.name][chosen]
-        curves = [_curve(seed, found.result["rows"]) for seed, found in enumerate(trainings) if found.result["rows"]]
+        curves = [_curve(seed, result.facts["rows"]) for seed, result in enumerate(trainings) if result.facts["rows"]]
         if chosen is not None and curves and not point:
             curves[0] = self._with_validation(curves[0], data, method.name, chosen)
-        width = scored[0].result["width"]
+        width = scored[0].facts["width"]
         return MethodResult(
             name=method.name,
             title=method.title,
             dataset=data,
-            apart=apart(method, self.plan.at_point(point), width),
+            apart=why_apart(method, self.plan.at_point(point), width),
             dim=width,
             settings=settings,
             defaults={name: at(method, name) for name in settings},
-            scores=estimates([found.result["scores"] for found in scored], queries[method.name]),
+            scores=estimates([result.facts["scores"] for result in scored], queries[method.name]),
             p_value=None,
             within_noise=False,
-            seconds=tuple(found.result["training_seconds"] for found in trainings),
-            memory_bytes=max(found.result["peak_bytes"] for found in trainings),
+            seconds=tuple(result.facts["training_seconds"] for result in trainings),
+            memory_bytes=max(result.facts["peak_bytes"] for result in trainings),
             curves=tuple(curves),
             trials=tuple(self._trials(data, method.name)) if not point else (),
             published={name: value / 100 for name, value in method.published.get(self.plan.protocol.name, {}).items()},
-            embeddings=self.context.folder / "embeddings" / scored[0].result["embeddings"],
+            embeddings=self.context.folder / EMBEDDINGS / scored[0].facts["embeddings"],
         )
 
     def _trials(self, data: str, method: str) -> list[Trial]:
-        found = []
+        trials = []
         for number, values in enumerate(self.plan.sets.get(method, ())):
             folds = self.progress.fold_scores(data, method, number)
-            whole = [score for score in folds if score is not None]
-            state = "failed" if len(whole) < len(folds) else "complete" if len(folds) == self.plan.folds else "pruned"
-            mean = sum(whole) / len(whole) if state == "complete" else None
-            found.append(Trial(number, dict(values), mean, state))  # type: ignore[arg-type]
+            num_folds = self.plan.folds
+            trials.append(Trial(number, dict(values), trial_score(folds, num_folds=num_folds), trial_state(folds, num_folds=num_folds)))
             for fold in range(len(folds)):
-                self._found(Piece("trial", data, "", method, number, fold))
-        return found
+                self._result(Piece("trial", data, "", method, number, fold))
+        return trials
 
     def _tuning_fault(self, data: str, method: Method) -> str:
-        rows = (self.progress.rows[piece.key] for piece in self.progress.trial_pieces(data, method.name))
-        return next(row.failure for row in rows if row.failure is not None)
+        failures = map(self.progress.failure, self.progress.trial_pieces(data, method.name))
+        return next(failure for failure in failures if failure is not None)
 
     def _with_validation(self, curve: Curve, data: str, method: str, number: int) -> Curve:
         """The chosen values' scores on the held-out classes of the folds, averaged: the final trainings hold nothing out."""
-        rows = [self.store.result(Piece("trial", data, "", method, number, fold)).result["rows"] for fold in range(self.plan.folds)]
-        validated = [[row for row in fold if BY in row] for fold in rows]
+        rows = [self.store.result(Piece("trial", data, "", method, number, fold)).facts["rows"] for fold in range(self.plan.folds)]
+        validated = [[row for row in fold if DECIDING_SCORE in row] for fold in rows]
         steps = tuple(int(row["step"]) for row in validated[0])
-        means = np.mean([[row[BY] for row in fold] for fold in validated], axis=0)
+        means = np.mean([[row[DECIDING_SCORE] for row in fold] for fold in validated], axis=0)
         return replace(curve, validation_steps=steps, validation=tuple(means.tolist()))
 
     def _items(self, data: str) -> TestItems:
-        found = self._found(Piece("items", data))
-        if found.failure is not None:
-            raise ValueError(f"{data}: the test items cannot be read: {found.failure}")
-        held = found.result
-        self._note_skipped(data, "test", held["skipped"])
-        thumbnails = None if held["thumbnails"] is None else np.load(self.context.folder / "items" / held["thumbnails"], mmap_mode="r")
-        halves = {name: None if held[name] is None else np.array(held[name], dtype=np.int64) for name in ("query", "gallery")}
+        result = self._result(Piece("items", data))
+        if result.failure is not None:
+            raise ValueError(f"{data}: the test items cannot be read: {result.failure}")
+        facts = result.facts
+        self._note_skipped(data, "test", facts["skipped"])
+        thumbnails = None if facts["thumbnails"] is None else np.load(self.context.folder / ITEMS / facts["thumbnails"], mmap_mode="r")
+        halves = {name: None if facts[name] is None else np.array(facts[name], dtype=np.int64) for name in ("query", "gallery")}
         names = self.context.datasets[data].class_names
-        return TestItems(np.array(held["labels"], dtype=np.int64), names, tuple(held["names"]), thumbnails, **halves)
+        return TestItems(np.array(facts["labels"], dtype=np.int64), names, tuple(facts["names"]), thumbnails, **halves)
 
     def _note_skipped(self, data: str, part: str, skipped: list[str]) -> None:
         if skipped:
@@ -198,15 +198,48 @@ class Gatherer:
         scores: dict[str, list[float]] = defaultdict(list)
         for result in methods:
             if not result.sweep and not result.apart:
-                scores[result.name].append(result.scores[BY].mean)
+                scores[result.name].append(result.scores[DECIDING_SCORE].mean)
         everywhere = {name: values for name, values in scores.items() if len(values) == len(self.plan.data)}
         if len(everywhere) < 2:
             return {}, None
-        found = rank_test(everywhere)
-        if found.p_value is not None:
-            self.notes.append(f"Friedman's test over {len(self.plan.data)} data sets: p = {found.p_value:.3g}")
-        return found.average_ranks, found.critical_difference
+        ranks = rank_test(everywhere)
+        if ranks.p_value is not None:
+            self.notes.append(f"Friedman's test over {len(self.plan.data)} data sets: p = {ranks.p_value:.3g}")
+        return ranks.average_ranks, ranks.critical_difference
 
 
 def _curve(seed: int, rows: list[dict[str, float]]) -> Curve:
     return Curve(seed, tuple(int(row["step"]) for row in rows), tuple(row["loss"] for row in rows))
+
+
+def equal_conditions(plan: Plan, weights: Path | None) -> dict[str, str]:
+    """What was equal for every method, in words."""
+    protocol = plan.protocol
+    parts = []
+    for source in plan.data:
+        split = source.split
+        how = "the official split" if split["official"] else "split by classes"
+        parts.append(
+            f"{source.name}: {split['num_train']:,} items of {split['num_train_classes']:,} classes to train on, "
+            f"{split['num_test']:,} of {split['num_test_classes']:,} to test on ({how})"
+        )
+    tuned = "none: the values of the method files"
+    if plan.trials:
+        tuned = (
+            f"{plan.trials} sets of values for each method, the first that of its file, by MAP@R on {plan.folds} class-disjoint folds of "
+            "the training classes; after the first fold the worse half stops"
+        )
+    return {
+        "data": "; ".join(parts),
+        "backbone": f"{protocol.backbone}, {protocol.pooling} pooling",
+        "initial weights": "random, from the seed" if weights is None else f"{weights.name} (sha256 {plan.weights[:12]}...)",
+        "dimension": str(protocol.dim),
+        "augmentation": f"{protocol.train_augmentation} for training, {protocol.test_augmentation} for testing",
+        "images seen": f"{protocol.steps * protocol.batch:,} ({protocol.steps:,} steps of {protocol.batch})",
+        "optimiser": f"{protocol.optimizer}, {protocol.schedule} schedule, learning rate {protocol.learning_rate:g} times a method's own",
+        "step that is scored": "the last",
+        "tuning": tuned,
+        "seeds": str(plan.seeds),
+        "evaluation": f"{', '.join(protocol.metrics)}; K = {', '.join(map(str, protocol.ks))}; cosine, exact neighbours",
+        "device": plan.device,
+    }

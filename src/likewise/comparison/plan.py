@@ -1,22 +1,22 @@
-"""Plan: what a comparison will do, decided before it starts, and which pieces are due given those that are done."""
+"""Plan: what a comparison will do, decided before it starts, in pieces; and which pieces are due given those that are done."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, get_args
 
-from likewise.comparison.pieces import UNTRAINED, Piece
-from likewise.comparison.store import Row
 from likewise.comparison.tuning import survivors, winner
 from likewise.configuration import Named, as_table, from_table, with_settings
 from likewise.methods import Method
 from likewise.protocols import Protocol
 
 SWEEPABLE = ("dim", "batch")
+DECIDING_SCORE = "MAP@R"  # what sets of values are chosen by, and methods ranked
+UNTRAINED = "untrained"  # the network as it was initialised: every comparison's lowest line
 
 NO_METHOD = Method(
     name=UNTRAINED,
@@ -25,6 +25,60 @@ NO_METHOD = Method(
     summary="the network as it is initialised: what the images alone give",
     loss=Named("contrastive"),
 )
+
+Kind = Literal["trial", "final", "score", "items"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+# What a piece costs beside a training, about: for the time left.
+COST: dict[Kind, float] = {"trial": 1.0, "final": 1.0, "score": 0.1, "items": 0.1}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A pure function of the plan, the data and these fields: whoever runs it, where and when, finds the same.
+
+    trial: one fold of one set of values.  final: one seed with the chosen values on all training classes; the network is kept.
+    score: that network on the test classes.  items: what the report shows of the test classes.
+    """
+
+    kind: Kind
+    data: str  # name of the data set
+    point: str = ""  # of a sweep: "dim=64"; empty: the protocol as it is
+    method: str = ""
+    number: int = 0  # of the set of values (trial) or the seed (final, score)
+    fold: int = 0
+
+    @property
+    def key(self) -> str:
+        """Names the piece in the store. Data set and method may hold any character, so they stand last and first to be split off."""
+        return "|".join((self.kind, str(self.number), str(self.fold), self.point, self.method, self.data))
+
+    @staticmethod
+    def from_key(key: str) -> Piece:
+        kind, number, fold, point, method, data = key.split("|", 5)
+        return Piece(kind, data, point, method, int(number), int(fold))  # type: ignore[arg-type]
+
+    @property
+    def in_words(self) -> str:
+        """For the guard's record and for messages."""
+        where = " ".join(part for part in (self.data, self.point) if part)
+        if self.kind == "items":
+            return f"{where}: pictures for the report"
+        number = f"set {self.number}, fold {self.fold}" if self.kind == "trial" else f"seed {self.number}"
+        return f"{where}: {self.method}, {number}"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A piece that a process has taken on, and how it ended."""
+
+    piece: Piece
+    owner: str
+    beat: int  # counts the owner's signs of life
+    claimed: float  # time
+    finished: float | None  # time; None: under way
+    score: float | None
+    failure: str | None
 
 
 @dataclass(frozen=True)
@@ -52,12 +106,12 @@ class Plan:
     sets: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)  # method -> the sets of values that tuning tries
 
     def as_table(self) -> dict[str, Any]:
-        """As the store holds it; `of` makes it again."""
-        found: dict[str, Any] = as_table(self)
-        return found
+        """As the store holds it; `from_table` makes it again."""
+        table: dict[str, Any] = as_table(self)
+        return table
 
     @staticmethod
-    def of(table: Mapping[str, Any]) -> Plan:
+    def from_table(table: Mapping[str, Any]) -> Plan:
         return from_table(Plan, table, where="the stored plan")
 
     @cached_property
@@ -100,21 +154,21 @@ class Plan:
 class Progress:
     """A plan and the pieces that were claimed or finished so far: what follows from both. Nothing here looks at a test class."""
 
-    def __init__(self, plan: Plan, rows: Mapping[str, Row]) -> None:
+    def __init__(self, plan: Plan, claims: Mapping[str, Claim]) -> None:
         self.plan = plan
-        self.rows = rows
+        self.claims = claims
 
     def is_done(self, piece: Piece) -> bool:
-        row = self.rows.get(piece.key)
-        return row is not None and row.finished is not None
+        claim = self.claims.get(piece.key)
+        return claim is not None and claim.finished is not None
 
     def failure(self, piece: Piece) -> str | None:
-        return self.rows[piece.key].failure
+        return self.claims[piece.key].failure
 
     def fold_scores(self, data: str, method: str, number: int) -> list[float | None]:
         """MAP@R of one set of values on the folds that it has run, None where it failed."""
         pieces = [Piece("trial", data, "", method, number, fold) for fold in range(self.plan.folds)]
-        return [self.rows[piece.key].score for piece in pieces if self.is_done(piece)]
+        return [self.claims[piece.key].score for piece in pieces if self.is_done(piece)]
 
     def trial_pieces(self, data: str, method: str) -> list[Piece]:
         """The trials of one method that are known to be needed: the first fold of all sets, then the other folds of the better half."""
@@ -122,7 +176,7 @@ class Progress:
         first = [Piece("trial", data, "", method, number, 0) for number in numbers]
         if not all(map(self.is_done, first)):
             return first
-        kept = survivors([self.rows[piece.key].score for piece in first])
+        kept = survivors([self.claims[piece.key].score for piece in first])
         return first + [Piece("trial", data, "", method, number, fold) for fold in range(1, self.plan.folds) for number in kept]
 
     def is_chosen(self, data: str, method: str) -> bool:
@@ -131,7 +185,7 @@ class Progress:
     def choice(self, data: str, method: str) -> int | None:
         """The number of the winning set; None for the values of the method file, without tuning or if every set failed."""
         scores = {number: self.fold_scores(data, method, number) for number in range(len(self.plan.sets.get(method, ())))}
-        return winner({number: folds for number, folds in scores.items() if len(folds) == self.plan.folds})
+        return winner(scores, num_folds=self.plan.folds)
 
     def final_pieces(self) -> Iterator[Piece]:
         for seed in range(self.plan.seeds):
@@ -157,15 +211,15 @@ class Progress:
 
     def due(self) -> list[Piece]:
         """Pieces that may run now and are not finished, in this order: all of tuning first, then trainings, then test scores."""
-        found = []
+        pieces = []
         for source in self.plan.data:
             for method in self.plan.methods:
-                found += self.trial_pieces(source.name, method.name)
-        found.sort(key=lambda piece: (piece.fold, piece.number))
-        found += [piece for piece in self.final_pieces() if self.is_chosen(piece.data, piece.method)]
+                pieces += self.trial_pieces(source.name, method.name)
+        pieces.sort(key=lambda piece: (piece.fold, piece.number))
+        pieces += [piece for piece in self.final_pieces() if self.is_chosen(piece.data, piece.method)]
         if self.is_decided:
-            found += self.score_pieces()
-        return [piece for piece in found if not self.is_done(piece)]
+            pieces += self.score_pieces()
+        return [piece for piece in pieces if not self.is_done(piece)]
 
     def score_pieces(self) -> list[Piece]:
         """The test scores of every network that could be trained."""
@@ -178,18 +232,30 @@ class Progress:
 
     def expected(self) -> list[Piece]:
         """All pieces that there will be, as far as can be foreseen: for the time left."""
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         for source in self.plan.data:
             for method, sets in self.plan.sets.items():
                 kept = range((len(sets) + 1) // 2)
-                found += [Piece("trial", source.name, "", method, number) for number in range(len(sets))]
-                found += [Piece("trial", source.name, "", method, number, fold) for fold in range(1, self.plan.folds) for number in kept]
-            found.append(Piece("items", source.name))
+                pieces += [Piece("trial", source.name, "", method, number) for number in range(len(sets))]
+                pieces += [Piece("trial", source.name, "", method, number, fold) for fold in range(1, self.plan.folds) for number in kept]
+            pieces.append(Piece("items", source.name))
         finals = list(self.final_pieces())
-        return found + finals + [replace(piece, kind="score") for piece in finals]
+        return pieces + finals + [replace(piece, kind="score") for piece in finals]
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds in which at least one finished piece was under way, whoever did it."""
+        seconds, until = 0.0, 0.0
+        for claimed, finished in sorted((claim.claimed, claim.finished) for claim in self.claims.values() if claim.finished is not None):
+            seconds += max(0.0, finished - max(claimed, until))
+            until = max(until, finished)
+        return seconds
 
 
-def apart(method: Method, protocol: Protocol, width: int) -> str:
+OnProgress: TypeAlias = Callable[[Progress], None]
+
+
+def why_apart(method: Method, protocol: Protocol, width: int) -> str:
     """Why a method is not under equal conditions; empty if it is."""
     if method.name == UNTRAINED:
         return "no training"

@@ -10,20 +10,17 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from likewise.comparison.local_runner import DEATHS, OnProgress
-from likewise.comparison.pieces import Piece
-from likewise.comparison.plan import Progress
-from likewise.comparison.processes import Owner
-from likewise.comparison.store import Found, Row, Store
-from likewise.comparison.worker import Orders, signs_of_life
+from likewise.comparison.plan import Claim, OnProgress, Piece, Progress
+from likewise.comparison.store import Owner, PieceResult, Store
+from likewise.comparison.workers import MOST_DEATHS, Orders, signs_of_life
 from likewise.comparison.workshop import Context, Workshop
 
 if TYPE_CHECKING:
     from ray import ObjectRef
 
-WATCH = 0.2  # seconds between two looks at the tasks
+BETWEEN_CHECKS = 0.2  # seconds between two looks at the tasks
 LOCAL = "local"
-KNOCK = 5.0  # seconds for a cluster to answer
+ANSWERS_WITHIN = 5.0  # seconds for a cluster to answer
 
 _workshops: dict[str, Workshop] = {}  # of a Ray worker's process, which serves one task after the other
 
@@ -43,12 +40,12 @@ class RayRunner:
         if not 0 < gpu_share <= 1:
             raise ValueError(f"--gpu-share is {gpu_share}: expected a part of a GPU above 0, such as 0.5, or 1 for a whole one")
         options: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
-        self._own = not ray.is_initialized()
+        self._starts_session = not ray.is_initialized()
         try:
-            if self._own and address == LOCAL:
+            if self._starts_session and address == LOCAL:
                 ray.init(address="local", num_cpus=jobs, include_dashboard=False, **options)
-            elif self._own:
-                _knock(address)
+            elif self._starts_session:
+                _check_that_it_answers(address)
                 ray.init(address=address, **options)
         except (OSError, ValueError) as fault:
             raise ValueError(f"--ray {address}: no Ray cluster answers there ({fault}); --ray local starts one here") from fault
@@ -58,7 +55,7 @@ class RayRunner:
             name="likewise piece",
             num_cpus=1,
             num_gpus=gpu_share if on_gpu else 0,
-            max_retries=DEATHS,
+            max_retries=MOST_DEATHS,
             runtime_env={"env_vars": {} if on_gpu else {"OMP_NUM_THREADS": "1"}},
         )
         total: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
@@ -71,21 +68,21 @@ class RayRunner:
         """Until every piece is done."""
         store, owner = Store(orders.url, orders.comparison), Owner.here()
         context = self._ray.put(orders.context)
-        under_way: dict[ObjectRef[Found], Piece] = {}
+        under_way: dict[ObjectRef[PieceResult], Piece] = {}
         try:
             with signs_of_life(orders, owner):
                 while True:
-                    rows = store.rows()
-                    progress = Progress(orders.context.plan, rows)
+                    claims = store.claims()
+                    progress = Progress(orders.context.plan, claims)
                     on_progress(progress)
                     if progress.is_complete:
                         return
-                    while len(under_way) < self.jobs and (piece := store.claim(progress.due(), owner, rows)) is not None:
-                        under_way[self._task.remote(orders.comparison, context, piece, dict(rows))] = piece
-                        rows = store.rows()
-                    done, _ = self._ray.wait(list(under_way), timeout=WATCH) if under_way else ([], [])
+                    while len(under_way) < self.jobs and (piece := store.claim(progress.due(), owner, claims)) is not None:
+                        under_way[self._task.remote(orders.comparison, context, piece, dict(claims))] = piece
+                        claims = store.claims()
+                    done, _ = self._ray.wait(list(under_way), timeout=BETWEEN_CHECKS) if under_way else ([], [])
                     for task in done:
-                        store.finish(under_way.pop(task), self._found(task))
+                        store.finish(under_way.pop(task), self._result(task))
         finally:
             for task in under_way:
                 self._ray.cancel(task, force=True)
@@ -93,34 +90,34 @@ class RayRunner:
             store.close()
 
     def close(self) -> None:
-        if self._own:
+        if self._starts_session:
             self._ray.shutdown()
 
-    def _found(self, task: ObjectRef[Found]) -> Found:
+    def _result(self, task: ObjectRef[PieceResult]) -> PieceResult:
         try:
-            found: Found = self._ray.get(task)
-        except OSError as fault:  # of the place where it ran
+            result: PieceResult = self._ray.get(task)
+        except OSError as fault:  # of the machine where it ran
             raise OSError(fault.errno, str(fault).strip().splitlines()[-1]) from fault
         except self._ray.exceptions.RayError as fault:  # retried before; the task's own faults are findings, not these
-            return Found({"time": {}}, failure=f"its Ray task was lost {1 + DEATHS} times: {str(fault).strip().splitlines()[0]}")
-        return found
+            return PieceResult({"time": {}}, failure=f"its Ray task was lost {1 + MOST_DEATHS} times: {str(fault).strip().splitlines()[0]}")
+        return result
 
 
-def _knock(address: str) -> None:
+def _check_that_it_answers(address: str) -> None:
     """Raises where nothing listens: Ray itself would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon:
-        with socket.create_connection((host, int(port)), timeout=KNOCK):
+        with socket.create_connection((host, int(port)), timeout=ANSWERS_WITHIN):
             pass
 
 
-def perform(comparison: str, context: Context, piece: Piece, rows: dict[str, Row]) -> Found:
+def perform(comparison: str, context: Context, piece: Piece, claims: dict[str, Claim]) -> PieceResult:
     """One piece in a Ray worker."""
     if not Path(context.folder).is_dir():
-        return Found(
+        return PieceResult(
             {"time": {}}, failure=f"{context.folder} is not there on this machine: --out has to be a folder that all machines share"
         )
     if comparison not in _workshops:
         _workshops.clear()
         _workshops[comparison] = Workshop(context)
-    return _workshops[comparison].perform(piece, Progress(context.plan, rows))
+    return _workshops[comparison].perform(piece, Progress(context.plan, claims))

@@ -1,27 +1,28 @@
-"""Conditions: from what a user asks for to the plan of a comparison."""
+"""Request: what a user asks of a comparison, and the plan that follows from it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from likewise.checks import known_name
-from likewise.comparison.pieces import UNTRAINED
-from likewise.comparison.plan import NO_METHOD, SWEEPABLE, Plan, Source
+from likewise.comparison.plan import NO_METHOD, SWEEPABLE, UNTRAINED, Plan, Source
 from likewise.comparison.tuning import draw_sets
-from likewise.configuration import differing, divided, with_settings
+from likewise.configuration import divided, with_settings
 from likewise.data.dataset import Dataset, Features
 from likewise.data.readers import read
 from likewise.data.splits import folds, split
 from likewise.environment import checked_device
+from likewise.files import file_digest
 from likewise.methods import METHODS, Method, load_method
 from likewise.protocols import PROTOCOLS, Protocol, load_protocol
-from likewise.training.train import SPLIT_SEED, checked_weights, file_digest
+from likewise.training.train import SPLIT_SEED, checked_weights
 
 # One or two of each of the papers' families, those that a first look should have.
 PAPER_METHODS = (
@@ -36,10 +37,56 @@ PAPER_METHODS = (
     "nonlinear_rank",
     "raw_vthm",
 )
-BEYOND = "beyond the papers"  # `paper` in the method files
+BEYOND_THE_PAPERS = "beyond the papers"  # `paper` in the method files
 
-MethodsAsked = str | Path | Method | Sequence[str | Path | Method]
-DataAsked = str | Path | Dataset | Sequence[str | Path | Dataset]
+MethodsAsked: TypeAlias = str | Path | Method | Sequence[str | Path | Method]
+DataAsked: TypeAlias = str | Path | Dataset | Sequence[str | Path | Dataset]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a comparison is asked to do.
+
+    methods: names, .toml files or Methods; "papers", "all"; None: ten of the papers'.
+    data: what `likewise.data.readers.read` takes, a Dataset, or several, over which ranks are averaged.
+    protocol: a name, a .toml file or a Protocol; None: the one that suits the data.  settings: values of its fields that differ, by name.
+    trials, folds, seeds: of tuning and of the final trainings; None: the protocol's.
+    sweeps: {"dim": [64, 128]} or {"batch": [...]}: the final trainings again with each of these, and the values chosen without.
+    weights: a file of pretrained weights of the backbone, where the protocol takes one.
+    jobs: pieces at once on this machine; None: one a core, or one on a GPU.  device: "cpu", "cuda", or "auto": cuda where there is one.
+    ray: "local" or a cluster's address instead of this machine's processes.  gpu_share: the part of a GPU that a training takes there.
+    out: the folder; a comparison that is there already goes on, or is only read if it is finished. None: runs/compare-...
+    store: the address of a PostgreSQL database for the results; None: a file in the folder. Its password is never stored or shown.
+    keep_networks: keep those of every method and seed, not of the best alone (results.best).
+    command: what the report says it was started with; None: the command of this process.
+    """
+
+    methods: MethodsAsked | None = None
+    data: DataAsked = "glyphs"
+    protocol: str | Path | Protocol | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    trials: int | None = None
+    folds: int | None = None
+    seeds: int | None = None
+    sweeps: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    weights: str | Path | None = None
+    jobs: int | None = None
+    out: str | Path | None = None
+    store: str | None = field(default=None, repr=False)
+    ray: str | None = None
+    gpu_share: float = 1.0
+    device: str = "auto"
+    keep_networks: bool = False
+    command: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("jobs", self.jobs, 1), ("trials", self.trials, 0), ("folds", self.folds, 2), ("seeds", self.seeds, 1)):
+            if value is not None and value < least:
+                raise ValueError(f"{name}={value}: expected at least {least}")
+        for name, values in self.sweeps.items():
+            known_name("sweep", name, SWEEPABLE)
+            if not values or min(values) < 1 or len(set(values)) < len(values):
+                raise ValueError(f"sweep {name}={','.join(map(str, values))}: expected different whole numbers above 0")
 
 
 def methods_of(asked: MethodsAsked | None, protocol: str) -> tuple[Method, ...]:
@@ -48,33 +95,33 @@ def methods_of(asked: MethodsAsked | None, protocol: str) -> tuple[Method, ...]:
     Each has its paper's own settings where the protocol is that paper's.
     """
     given = list(PAPER_METHODS) if asked is None else [asked] if isinstance(asked, (str, Path, Method)) else list(asked)
-    found: dict[str, Method] = {}
+    methods: dict[str, Method] = {}
     for entry in given:
         many = {"all": METHODS, "papers": METHODS}.get(entry, ()) if isinstance(entry, str) else ()
         for method in map(load_method, many or (entry,)):
-            if entry == "papers" and method.paper == BEYOND:
+            if entry == "papers" and method.paper == BEYOND_THE_PAPERS:
                 continue
-            if not many and method.name in found:
+            if not many and method.name in methods:
                 raise ValueError(f"method {method.name!r} is given twice: give each once (a file with another name is another method)")
             if method.name == UNTRAINED or "|" in method.name:
                 raise ValueError(
                     f"method name {method.name!r}: expected a name without '|' and other than {UNTRAINED!r}, which is always there"
                 )
-            found[method.name] = method.for_protocol(protocol)
-    if not found:
+            methods[method.name] = method.for_protocol(protocol)
+    if not methods:
         raise ValueError("no methods: give at least one name that `likewise methods` lists, papers, or all")
-    return tuple(found.values())
+    return tuple(methods.values())
 
 
-def datasets_of(asked: DataAsked) -> tuple[dict[str, Dataset], dict[str, str]]:
+def read_datasets(asked: DataAsked) -> tuple[dict[str, Dataset], dict[str, str]]:
     """The data sets by names that are all different, and how each was asked for."""
     given = [asked] if isinstance(asked, (str, Path, Dataset)) else list(asked)
     if not given:
         raise ValueError("no data: give a folder, a file or a data set such as glyphs")
-    read_ones = [entry if isinstance(entry, Dataset) else read(entry) for entry in given]
-    times = Counter(dataset.name for dataset in read_ones)
+    read_in = [entry if isinstance(entry, Dataset) else read(entry) for entry in given]
+    times = Counter(dataset.name for dataset in read_in)
     datasets, specs = {}, {}
-    for number, (entry, dataset) in enumerate(zip(given, read_ones, strict=True), start=1):
+    for number, (entry, dataset) in enumerate(zip(given, read_in, strict=True), start=1):
         name = dataset.name if times[dataset.name] == 1 else f"{dataset.name} ({number if isinstance(entry, Dataset) else entry})"
         if name in datasets:
             raise ValueError(f"the data set {name} is given twice: give each once")
@@ -97,38 +144,18 @@ def protocol_for(datasets: Mapping[str, Dataset]) -> str:
     return suited.pop()
 
 
-def make_plan(
-    datasets: Mapping[str, Dataset],
-    specs: Mapping[str, str],
-    methods: MethodsAsked | None,
-    *,
-    protocol: str | Path | Protocol | None,
-    settings: Mapping[str, Any],
-    trials: int | None,
-    num_folds: int | None,
-    seeds: int | None,
-    sweeps: Mapping[str, Sequence[int]],
-    weights: str | Path | None,
-    device: str,
-) -> Plan:
-    """Everything decided; what cannot work is refused here, before anything is trained."""
-    chosen = load_protocol(protocol_for(datasets) if protocol is None else protocol)
-    of_methods = divided(settings, protocol=Protocol, method=Method)["method"]
+def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[str, str]) -> Plan:
+    """Everything decided, for these data sets (see `read_datasets`). What cannot work is refused here, before anything is trained."""
+    chosen = load_protocol(protocol_for(datasets) if request.protocol is None else request.protocol)
+    of_methods = divided(request.settings, protocol=Protocol, method=Method)["method"]
     if of_methods:
         what = f"setting {min(of_methods)!r} is a method's, and a comparison sets what is equal for all"
         raise ValueError(f"{what}: put it into a method file and give that file among the methods")
-    conditions = with_settings(chosen, settings)
-    for name, value, least in (("trials", trials, 0), ("folds", num_folds, 2), ("seeds", seeds, 1)):
-        if value is not None and value < least:
-            raise ValueError(f"{name}={value}: expected at least {least}")
-    trials = conditions.trials if trials is None else trials
-    num_folds = conditions.folds if num_folds is None else num_folds
-    starts_from = checked_weights(conditions, weights)
-    found = methods_of(methods, chosen.name)
-    for name, values in sweeps.items():
-        known_name("sweep", name, SWEEPABLE)
-        if not values or min(values) < 1 or len(set(values)) < len(values):
-            raise ValueError(f"sweep {name}={','.join(map(str, values))}: expected different whole numbers above 0")
+    protocol = with_settings(chosen, request.settings)
+    trials = protocol.trials if request.trials is None else request.trials
+    num_folds = protocol.folds if request.folds is None else request.folds
+    weights = checked_weights(protocol, request.weights)
+    methods = methods_of(request.methods, chosen.name)
     sources = []
     for name, dataset in datasets.items():
         parts = split(dataset, seed=SPLIT_SEED)
@@ -141,19 +168,19 @@ def make_plan(
                 "scored: test classes need at least two images"
             )
         sides = [dataset.labels[fold.train] for fold in folds(dataset, parts.train, k=num_folds, seed=SPLIT_SEED)] if trials else []
-        _check_batches(name, found, conditions, [labels, *sides])
+        _check_batches(name, methods, protocol, [labels, *sides])
         sources.append(Source(name, specs[name], parts.to_json()))
     return Plan(
         data=tuple(sources),
-        methods=(*found, NO_METHOD),
-        protocol=conditions,
+        methods=(*methods, NO_METHOD),
+        protocol=protocol,
         trials=trials,
         folds=num_folds,
-        seeds=conditions.seeds if seeds is None else seeds,
-        sweeps={name: tuple(values) for name, values in sweeps.items()},
-        weights="" if starts_from is None else file_digest(starts_from),
-        device="cuda" if checked_device(device).startswith("cuda") else "cpu",
-        sets={method.name: draw_sets(method, trials=trials) for method in found} if trials else {},
+        seeds=protocol.seeds if request.seeds is None else request.seeds,
+        sweeps={name: tuple(values) for name, values in request.sweeps.items()},
+        weights="" if weights is None else file_digest(weights),
+        device="cuda" if checked_device(request.device).startswith("cuda") else "cpu",
+        sets={method.name: draw_sets(method, trials=trials) for method in methods} if trials else {},
     )
 
 
@@ -169,19 +196,3 @@ def _check_batches(name: str, methods: Sequence[Method], protocol: Protocol, tra
     if len(faults) == len(methods):
         during = " and a fold of tuning has fewer of them" if len(trained_on) > 1 else ""
         raise ValueError(f"{name} has {len(np.unique(trained_on[0]))} training classes{during}: {faults[0]}")
-
-
-def difference(stored: Plan, asked: Plan) -> str | None:
-    """The first thing that two plans do not agree on, in words; None if they are the same comparison."""
-    differences = differing(_comparable(stored), _comparable(asked))
-    return f"{differences[0].name} is {differences[0].before} there and {differences[0].now} here" if differences else None
-
-
-def _comparable(plan: Plan) -> dict[str, Any]:
-    table = plan.as_table()
-    del table["sets"]  # drawn from what is compared
-    table["data"] = {
-        source["name"]: {"content": source["split"]["fingerprint"], "test": source["split"]["test_digest"]} for source in table["data"]
-    }
-    table["methods"] = {method["name"]: method for method in table["methods"]}
-    return table

@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from likewise.comparison.pieces import UNTRAINED
+from likewise.comparison.plan import UNTRAINED
+from likewise.comparison.tuning import TrialState
 from likewise.methods import Method
 
 SCORES = ("MAP@R", "R@1", "RP", "mAP", "NMI", "AMI")  # before any other; the first that every method has decides the order
@@ -37,7 +38,7 @@ class Trial:
     number: int
     settings: dict[str, Any]  # dotted name in the method file -> value
     score: float | None  # mean MAP@R over the folds; None if pruned or failed
-    state: Literal["complete", "pruned", "failed"]
+    state: TrialState
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,7 @@ class ComparisonResults:
     average_ranks: dict[str, float] = field(default_factory=dict)  # over several data sets
     critical_difference: float | None = None  # Nemenyi, at 5 %
     time_spent: dict[str, float] = field(default_factory=dict)  # seconds by kind of work, all jobs together
+    elapsed: float = 0.0  # seconds by the clock, those in which nobody worked on it left out
     jobs: int = 1  # pieces at once
     folder: Path | None = None  # where the comparison lives
     report: Path | None = None  # report.html there

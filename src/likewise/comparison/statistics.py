@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from likewise.comparison.pieces import BY
+from likewise.comparison.plan import DECIDING_SCORE
 from likewise.comparison.results import Estimate
 from likewise.evaluation.retrieval import PerQuery
 from likewise.evaluation.uncertainty import bootstrap, paired_test
@@ -79,7 +79,7 @@ def beside_the_best(runs: Mapping[str, Sequence[PerQuery]], values: Mapping[str,
     p_values = {}
     for name, found in runs.items():
         if name != best:
-            over_classes = paired_test(reference, mean_over_seeds(found))[BY].p_value
+            over_classes = paired_test(reference, mean_over_seeds(found))[DECIDING_SCORE].p_value
             p_values[name] = max(over_classes, seed_test(values[best], values[name], noise=noise, freedom=freedom))
     corrected = dict(zip(p_values, holm(list(p_values.values())), strict=True))
     verdicts = {name: Verdict(p, p >= 1 - LEVEL) for name, p in corrected.items()}

@@ -8,6 +8,9 @@ transaction open for longer than one statement, so that readers and workers neve
 from __future__ import annotations
 
 import json
+import os
+import secrets
+import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,15 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sql
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from likewise.comparison.faults import StoreFault
-from likewise.comparison.pieces import Kind, Piece
-from likewise.comparison.processes import Owner
+from likewise.comparison.database import DatabaseFault, make_engine, reason_of, without_passwords
+from likewise.comparison.plan import Claim, Kind, Piece
 
 LEASE = 60.0  # seconds of silence after which another machine's claim is void
-BEAT = 5.0  # seconds between two signs of life
-BUSY = 60.0  # seconds that SQLite waits for another process's write
 
 _tables = sql.MetaData()
 _comparisons = sql.Table(
@@ -52,26 +52,43 @@ _pieces = sql.Table(
 
 
 @dataclass(frozen=True)
-class Row:
-    """A claimed or finished piece, without its result."""
-
-    piece: Piece
-    owner: str
-    beat: int
-    claimed: float
-    finished: float | None
-    score: float | None
-    failure: str | None
-
-
-@dataclass(frozen=True)
-class Found:
+class PieceResult:
     """What a piece found: words and numbers, and arrays as bytes."""
 
-    result: dict[str, Any]
+    facts: dict[str, Any]
     score: float | None = None
     failure: str | None = None
     arrays: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process on a machine. The start time tells it from a later process with the same number."""
+
+    host: str
+    pid: int
+    started: str
+    nonce: str  # two comparisons in one process
+
+    @staticmethod
+    def here() -> Owner:
+        return Owner(this_host(), os.getpid(), _started(os.getpid()) or "", secrets.token_hex(4))
+
+    @property
+    def name(self) -> str:
+        return f"{self.host}|{self.pid}|{self.started}|{self.nonce}"
+
+    @staticmethod
+    def from_name(name: str) -> Owner:
+        host, pid, started, nonce = name.rsplit("|", 3)
+        return Owner(host, int(pid), started, nonce)
+
+    @property
+    def is_gone(self) -> bool:
+        """Certainly dead. False also where that cannot be known from here: then only its silence tells."""
+        if self.host != this_host() or not self.started:
+            return False
+        return _started(self.pid) != self.started
 
 
 class Store:
@@ -95,63 +112,64 @@ class Store:
             connection.execute(sql.insert(_comparisons).values(row))
 
     def plan(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """The stored plan and what is known about it; None if this comparison is not here."""
+        """The stored plan and what is known about its start; None if this comparison is not here."""
         with self._transaction() as connection:
             if not sql.inspect(connection).has_table(_comparisons.name):
                 return None
             row = connection.execute(
                 sql.select(_comparisons.c.plan, _comparisons.c.about).where(_comparisons.c.id == self.comparison)
             ).first()
-        return None if row is None else (json.loads(row.plan), json.loads(row.about))
+        if row is None:
+            return None
+        about = json.loads(row.about)
+        return json.loads(row.plan), about | {"command": without_passwords(about["command"])}
 
-    def rows(self) -> dict[str, Row]:
+    def claims(self) -> dict[str, Claim]:
         """Every piece that was claimed, by its key."""
         columns = [_pieces.c[name] for name in ("piece", "owner", "beat", "claimed", "finished", "score", "failure")]
         with self._transaction() as connection:
-            found = connection.execute(sql.select(*columns).where(_pieces.c.comparison == self.comparison)).all()
-        return {row.piece: Row(Piece.of(row.piece), *row[1:]) for row in found}
+            rows = connection.execute(sql.select(*columns).where(_pieces.c.comparison == self.comparison)).all()
+        return {row.piece: Claim(Piece.from_key(row.piece), *row[1:]) for row in rows}
 
-    def result(self, piece: Piece) -> Found:
+    def result(self, piece: Piece) -> PieceResult:
         """What a finished piece found."""
         columns = [_pieces.c[name] for name in ("result", "score", "failure", "arrays")]
         with self._transaction() as connection:
             row = connection.execute(sql.select(*columns).where(*self._at(piece), _pieces.c.finished.is_not(None))).one()
-        return Found(json.loads(row.result), row.score, row.failure, row.arrays)
+        return PieceResult(json.loads(row.result), row.score, row.failure, row.arrays)
 
-    def claim(self, pieces: Iterable[Piece], owner: Owner, rows: Mapping[str, Row]) -> Piece | None:
+    def claim(self, pieces: Iterable[Piece], owner: Owner, claims: Mapping[str, Claim]) -> Piece | None:
         """The first of these pieces that is free, or whose owner is gone, now this owner's."""
         for piece in pieces:
-            row = rows.get(piece.key)
-            if row is None:
+            claim = claims.get(piece.key)
+            if claim is None:
                 if self._insert(piece, owner):
                     return piece
-            elif row.finished is None and row.owner != owner.name and self._is_abandoned(row) and self._take_over(row, owner):
+            elif claim.finished is None and claim.owner != owner.name and self._is_abandoned(claim) and self._take_over(claim, owner):
                 return piece
         return None
 
     def beat(self, owner: Owner) -> None:
         """A sign of life for all this owner's pieces."""
-        mine = (_pieces.c.comparison == self.comparison, _pieces.c.owner == owner.name, _pieces.c.finished.is_(None))
         with self._transaction() as connection:
-            connection.execute(sql.update(_pieces).where(*mine).values(beat=_pieces.c.beat + 1))
+            connection.execute(sql.update(_pieces).where(*self._under_way(owner.name)).values(beat=_pieces.c.beat + 1))
 
-    def finish(self, piece: Piece, found: Found) -> None:
+    def finish(self, piece: Piece, result: PieceResult) -> None:
         """The result, durable when this returns. If another process was as far before, its equal result stays."""
         values = {
             "finished": time.time(),
-            "score": found.score,
-            "failure": found.failure,
-            "result": json.dumps(found.result),
-            "arrays": found.arrays,
+            "score": result.score,
+            "failure": result.failure,
+            "result": json.dumps(result.facts),
+            "arrays": result.arrays,
         }
         with self._transaction() as connection:
             connection.execute(sql.update(_pieces).where(*self._at(piece), _pieces.c.finished.is_(None)).values(values))
 
     def release(self, owner: str) -> None:
         """Gives up this owner's unfinished pieces."""
-        mine = (_pieces.c.comparison == self.comparison, _pieces.c.owner == owner, _pieces.c.finished.is_(None))
         with self._transaction() as connection:
-            connection.execute(sql.delete(_pieces).where(*mine))
+            connection.execute(sql.delete(_pieces).where(*self._under_way(owner)))
 
     def forget_failures(self) -> None:
         """Failed pieces may be tried again; but once a test class has been looked at, nothing is tuned or trained anew."""
@@ -166,17 +184,20 @@ class Store:
     def _transaction(self) -> Iterator[sql.Connection]:
         """One transaction. The statements are ours, so what a database says against them is about itself."""
         if self._file is not None and not self._file.exists():  # an open file that was removed would still take writes, for nobody
-            raise StoreFault(f"its database {self._file} is gone")
+            raise DatabaseFault(f"its database {self._file} is gone")
         try:
             with self._engine.begin() as connection:
                 yield connection
         except IntegrityError:
             raise
         except DBAPIError as fault:
-            raise StoreFault(f"its database {masked(self._url)} fails: {_reason(fault)}") from fault
+            raise DatabaseFault(f"its database {without_passwords(self._url)} fails: {reason_of(fault)}") from fault
 
     def _at(self, piece: Piece) -> tuple[sql.ColumnElement[bool], sql.ColumnElement[bool]]:
         return _pieces.c.comparison == self.comparison, _pieces.c.piece == piece.key
+
+    def _under_way(self, owner: str) -> tuple[sql.ColumnElement[bool], ...]:
+        return _pieces.c.comparison == self.comparison, _pieces.c.owner == owner, _pieces.c.finished.is_(None)
 
     def _insert(self, piece: Piece, owner: Owner) -> bool:
         row = {
@@ -194,67 +215,39 @@ class Store:
             return False
         return True
 
-    def _take_over(self, row: Row, owner: Owner) -> bool:
-        same = (_pieces.c.owner == row.owner, _pieces.c.beat == row.beat, _pieces.c.finished.is_(None))
+    def _take_over(self, claim: Claim, owner: Owner) -> bool:
+        same = (_pieces.c.owner == claim.owner, _pieces.c.beat == claim.beat, _pieces.c.finished.is_(None))
         with self._transaction() as connection:
             changed = connection.execute(
-                sql.update(_pieces).where(*self._at(row.piece), *same).values(owner=owner.name, beat=0, claimed=time.time())
+                sql.update(_pieces).where(*self._at(claim.piece), *same).values(owner=owner.name, beat=0, claimed=time.time())
             )
         return changed.rowcount == 1
 
-    def _is_abandoned(self, row: Row) -> bool:
+    def _is_abandoned(self, claim: Claim) -> bool:
         """By this process's own clock: those of two machines need not agree."""
-        if Owner.of(row.owner).is_gone:
+        if Owner.from_name(claim.owner).is_gone:
             return True
-        owner, beat, since = self._seen.get(row.piece.key, ("", -1, 0.0))
-        if (owner, beat) != (row.owner, row.beat):
-            self._seen[row.piece.key] = (row.owner, row.beat, time.monotonic())
+        owner, beat, since = self._seen.get(claim.piece.key, ("", -1, 0.0))
+        if (owner, beat) != (claim.owner, claim.beat):
+            self._seen[claim.piece.key] = (claim.owner, claim.beat, time.monotonic())
             return False
         return time.monotonic() - since > LEASE
 
 
-def make_engine(url: str) -> sql.Engine:
-    """The database of this address; a clear message where it cannot be one."""
+def this_host() -> str:
+    """The machine, as far as process numbers mean the same: its name, boot and process-number space (containers have their own)."""
     try:
-        engine = sql.create_engine(url, **engine_options(url))
-        with engine.connect():
-            pass
-    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as fault:
-        raise ValueError(
-            f"--store {masked(url)} is no address of a database that can be used here ({fault}): "
-            "expected postgresql+psycopg://user@host/database (pip install 'likewise[cluster]'), or nothing for a file in --out"
-        ) from fault
-    except OperationalError as fault:
-        raise ValueError(f"the store {masked(url)} cannot be opened: {_reason(fault)}") from fault
-    return engine
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+        space = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    except OSError:
+        boot = space = ""
+    return f"{socket.gethostname()}/{boot}/{space}".replace("|", "-")
 
 
-def engine_options(url: str) -> dict[str, Any]:
-    """SQLite waits for other writers instead of failing; a server's connection is tested before use, as it may have been restarted."""
-    return {"connect_args": {"timeout": BUSY}} if url.startswith("sqlite") else {"pool_pre_ping": True}
-
-
-def sqlite_url(file: Path) -> str:
-    return f"sqlite:///{file.absolute()}"
-
-
-def use_write_ahead_log(url: str) -> None:
-    """Readers and a writer of a SQLite file do not wait for each other. A property of the file: set once."""
-    if url.startswith("sqlite"):
-        engine = make_engine(url)
-        with engine.connect() as connection:
-            connection.execute(sql.text("PRAGMA journal_mode=WAL"))
-        engine.dispose()
-
-
-def masked(url: str) -> str:
-    """The address without its password."""
+def _started(pid: int) -> str | None:
+    """The start time of a living process; None if there is none, or if it only waits to be collected by its parent."""
     try:
-        return sql.make_url(url).render_as_string(hide_password=True)
-    except ArgumentError:
-        return repr(url)
-
-
-def _reason(fault: DBAPIError) -> str:
-    """The first line of what the database said."""
-    return str(fault.orig).strip().splitlines()[0]
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in ("Z", "X") else fields[19]

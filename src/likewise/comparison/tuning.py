@@ -11,12 +11,11 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from likewise.comparison.faults import StoreFault
-from likewise.comparison.store import engine_options
+from likewise.comparison.database import DatabaseFault, engine_options, without_passwords
 from likewise.configuration import Choice, Uniform
 from likewise.methods import Method, at
 
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     import optuna
 
     Distributions: TypeAlias = dict[str, optuna.distributions.BaseDistribution]
+
+TrialState = Literal["complete", "pruned", "failed"]
 
 LEARNING_RATE = Uniform(0.25, 4.0, log=True)  # where a method file does not say: a multiple of the protocol's
 
@@ -48,14 +49,14 @@ def draw_sets(method: Method, *, trials: int) -> tuple[dict[str, Any], ...]:
         )
         with _quiet():
             study = optuna.create_study(sampler=sampler)
-            space, own = _distributions(method), {name: at(method, name) for name in search_space(method)}
-            study.enqueue_trial({name: value for name, value in own.items() if _within(space[name], value)})
+            space, from_file = _distributions(method), {name: at(method, name) for name in search_space(method)}
+            study.enqueue_trial({name: value for name, value in from_file.items() if _within(space[name], value)})
             drawn = []
             for _ in range(trials):
                 trial = study.ask(space)
                 drawn.append(trial.params)
                 study.tell(trial, 0.0)
-    return ({**drawn[0], **own}, *drawn[1:])
+    return ({**drawn[0], **from_file}, *drawn[1:])
 
 
 def survivors(first_fold: Sequence[float | None]) -> list[int]:
@@ -64,12 +65,25 @@ def survivors(first_fold: Sequence[float | None]) -> list[int]:
     return sorted(ranked[: math.ceil(len(ranked) / 2)])
 
 
-def winner(scores: Mapping[int, Sequence[float | None]]) -> int | None:
-    """The set with the best mean over the folds, the first of equals; None if every one failed on some fold."""
+def winner(scores: Mapping[int, Sequence[float | None]], *, num_folds: int) -> int | None:
+    """The set with the best mean over the folds, the first of equals; None if none ran them all without a fault."""
     numbers = list(scores)
-    means = [None if None in folds else math.fsum(score or 0.0 for score in folds) / len(folds) for folds in scores.values()]
-    ranked = _ranked(means)
+    ranked = _ranked([trial_score(folds, num_folds=num_folds) for folds in scores.values()])
     return numbers[ranked[0]] if ranked else None
+
+
+def trial_state(folds: Sequence[float | None], *, num_folds: int) -> TrialState:
+    """What became of a set of values with these scores on the folds that it ran, None where it failed."""
+    if any(score is None or math.isnan(score) for score in folds):
+        return "failed"
+    return "complete" if len(folds) == num_folds else "pruned"
+
+
+def trial_score(folds: Sequence[float | None], *, num_folds: int) -> float | None:
+    """Mean over the folds of a set of values that ran them all; None for any other."""
+    if trial_state(folds, num_folds=num_folds) != "complete":
+        return None
+    return math.fsum(score for score in folds if score is not None) / num_folds
 
 
 @dataclass(frozen=True)
@@ -78,6 +92,7 @@ class Study:
 
     name: str
     method: Method
+    num_folds: int
     sets: Sequence[Mapping[str, Any]]
     scores: Sequence[Sequence[float | None]]
 
@@ -91,46 +106,46 @@ def record_studies(url: str, studies: Sequence[Study]) -> None:
         try:
             storage = optuna.storages.RDBStorage(url, engine_kwargs=engine_options(url))
             for study in studies:
-                held = optuna.create_study(study_name=study.name, storage=storage, direction="maximize", load_if_exists=True)
-                held.add_trials(_trials(study)[len(held.get_trials(deepcopy=False)) :])
+                recorded = optuna.create_study(study_name=study.name, storage=storage, direction="maximize", load_if_exists=True)
+                recorded.add_trials(_trials(study)[len(recorded.get_trials(deepcopy=False)) :])
         except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as fault:
-            raise StoreFault(f"tuning cannot be recorded in its database: {str(fault).splitlines()[0]}") from fault
+            raise DatabaseFault(f"tuning cannot be recorded in its database: {without_passwords(str(fault).splitlines()[0])}") from fault
         storage.engine.dispose()
 
 
 def _trials(study: Study) -> list[optuna.trial.FrozenTrial]:
-    import optuna
+    from optuna.trial import TrialState as OptunaState
+    from optuna.trial import create_trial
 
-    found = []
+    states = {"complete": OptunaState.COMPLETE, "pruned": OptunaState.PRUNED, "failed": OptunaState.FAIL}
+    trials = []
     for values, folds in zip(study.sets, study.scores, strict=True):
-        whole = [score for score in folds if score is not None]
-        state = "FAIL" if len(whole) < len(folds) else "COMPLETE" if len(folds) == max(map(len, study.scores)) else "PRUNED"
-        space = {key: held for key, held in _distributions(study.method).items() if _within(held, values[key])}
-        found.append(
-            optuna.trial.create_trial(
-                state=optuna.trial.TrialState[state],
-                params={key: values[key] for key in space},
+        space = {name: kind for name, kind in _distributions(study.method).items() if _within(kind, values[name])}
+        trials.append(
+            create_trial(
+                state=states[trial_state(folds, num_folds=study.num_folds)],
+                params={name: values[name] for name in space},
                 distributions=space,
-                value=math.fsum(whole) / len(whole) if state == "COMPLETE" else None,
-                intermediate_values=dict(enumerate(whole)),
+                value=trial_score(folds, num_folds=study.num_folds),
+                intermediate_values=dict(enumerate(score for score in folds if score is not None)),
                 user_attrs={"settings": dict(values)},
             )
         )
-    return found
+    return trials
 
 
 def _distributions(method: Method) -> Distributions:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    found: Distributions = {}
+    space: Distributions = {}
     for name, kind in search_space(method).items():
         if isinstance(kind, Choice):
-            found[name] = CategoricalDistribution(kind.choices)
+            space[name] = CategoricalDistribution(kind.choices)
         elif isinstance(at(method, name), int) and not isinstance(at(method, name), bool):
-            found[name] = IntDistribution(int(kind.low), int(kind.high), log=kind.log)
+            space[name] = IntDistribution(int(kind.low), int(kind.high), log=kind.log)
         else:
-            found[name] = FloatDistribution(kind.low, kind.high, log=kind.log)
-    return found
+            space[name] = FloatDistribution(kind.low, kind.high, log=kind.log)
+    return space
 
 
 def _within(space: optuna.distributions.BaseDistribution, value: Any) -> bool:

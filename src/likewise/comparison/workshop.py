@@ -1,40 +1,56 @@
-"""Work: how one piece is done. The same function in this process, in a worker and on another machine."""
+"""Workshop: how one piece is done. The same function in this process, in a worker and on another machine."""
 
 from __future__ import annotations
 
 import hashlib
-import io
+import json
 import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 
-from likewise.comparison.faults import is_of_the_place
-from likewise.comparison.network_file import load_network, save_network
-from likewise.comparison.pieces import BY, UNTRAINED, Piece
-from likewise.comparison.plan import Plan, Progress
-from likewise.comparison.store import Found
-from likewise.comparison.thumbnails import write_thumbnails
+from likewise.comparison.database import is_storage_fault
+from likewise.comparison.folder import EMBEDDINGS, ITEMS, NETWORKS, OPENINGS
+from likewise.comparison.plan import DECIDING_SCORE, UNTRAINED, Piece, Plan, Progress
+from likewise.comparison.store import PieceResult
+from likewise.configuration import as_table, from_table
 from likewise.data.dataset import Dataset
 from likewise.data.guard import TestGuard, TestKey, TestPart
+from likewise.data.packed import PackedImages
 from likewise.data.splits import Split, folds
-from likewise.files import write_whole
-from likewise.models.network import make_network
+from likewise.environment import num_threads
+from likewise.files import file_digest, write_whole
+from likewise.models.network import Network, NetworkSpec, make_network
 from likewise.training.feeds import Feed, make_feed
 from likewise.training.fit import fit
 from likewise.training.loop import network_spec
 from likewise.training.scoring import embed_feed, protocol_scores, vectors_to_score
-from likewise.training.train import SPLIT_SEED, file_digest
+from likewise.training.train import SPLIT_SEED
 
-NETWORKS = "networks"  # the trained networks, until they are scored
-OPENINGS = "test_openings.jsonl"  # the guard's record
 SCORING = "final scores"  # what the test classes are opened for
+THUMBNAIL, SMALL_THUMBNAIL = 64, 32  # pixels a side
+MANY_ITEMS = 20_000  # beyond which thumbnails are smaller
+
+
+class Stopwatch:
+    """Seconds by kind of work."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def measures(self, kind: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[kind] = self.seconds.get(kind, 0.0) + time.perf_counter() - began
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +66,10 @@ class Context:
     def split(self, data: str) -> Split:
         return Split.from_json(self.plan.sources[data].split, self.datasets[data], record=self.folder / OPENINGS)
 
+    def network_file(self, piece: Piece) -> Path:
+        """Where the network of a final training is kept until it is scored."""
+        return self.folder / NETWORKS / f"{file_name(piece)}.safetensors"
+
 
 class Workshop:
     """Does pieces of one comparison in this process; what several pieces need is made once."""
@@ -62,26 +82,26 @@ class Workshop:
         self._train: dict[str, Feed] = {}
         self._test: dict[str, tuple[TestPart, Feed]] = {}
 
-    def perform(self, piece: Piece, progress: Progress) -> Found:
+    def perform(self, piece: Piece, progress: Progress) -> PieceResult:
         """What the piece finds. A fault of the method or the data is a finding too: the other methods go on."""
-        watch = _Watch()
+        watch = Stopwatch()
         steps = {"trial": self._trial, "final": self._final, "score": self._score, "items": self._items}
         try:
-            with _threads(1 if self.context.device == "cpu" else None):
-                found = steps[piece.kind](piece, progress, watch)
+            with num_threads(1 if self.context.device == "cpu" else None):
+                result = steps[piece.kind](piece, progress, watch)
         except Exception as fault:
-            if is_of_the_place(fault):
+            if is_storage_fault(fault):
                 raise
-            found = Found({}, failure=f"{type(fault).__name__}: {fault}" if not isinstance(fault, ValueError) else str(fault))
-        return replace(found, result=found.result | {"time": watch.seconds})
+            result = PieceResult({}, failure=f"{type(fault).__name__}: {fault}" if not isinstance(fault, ValueError) else str(fault))
+        return replace(result, facts=result.facts | {"time": watch.seconds})
 
-    def _trial(self, piece: Piece, progress: Progress, watch: _Watch) -> Found:
-        with self._closed(piece.data, "tuning"):
+    def _trial(self, piece: Piece, progress: Progress, watch: Stopwatch) -> PieceResult:
+        with self._split(piece.data).test.closed("tuning"):
             feed = self._training_feed(piece.data, watch)
             train, held_out = self._fold(piece, feed)
             with watch.measures("training"):
                 method = self.plan.with_set(piece.method, piece.number)
-                found = fit(
+                trained = fit(
                     method,
                     self.plan.protocol,
                     train,
@@ -91,57 +111,54 @@ class Workshop:
                     device=self.context.device,
                 )
         # The last step counts, as it will in the final training: choosing the best step would flatter methods with restless curves.
-        return Found({"rows": found.rows}, score=found.rows[-1][BY])
+        return PieceResult({"rows": trained.rows}, score=trained.rows[-1][DECIDING_SCORE])
 
-    def _final(self, piece: Piece, progress: Progress, watch: _Watch) -> Found:
+    def _final(self, piece: Piece, progress: Progress, watch: Stopwatch) -> PieceResult:
         method = self.plan.with_set(piece.method, progress.choice(piece.data, piece.method))
         protocol = self.plan.at_point(piece.point)
-        with self._closed(piece.data, "training"):
+        with self._split(piece.data).test.closed("training"):
             feed = self._training_feed(piece.data, watch)
             with watch.measures("training"):
                 if method.name == UNTRAINED:
                     network = make_network(
                         network_spec(method, protocol, feed.in_features), seed=piece.number, weights=self.context.weights
                     )
-                    result: dict[str, Any] = {"rows": [], "training_seconds": 0.0, "peak_bytes": 0}
+                    facts: dict[str, Any] = {"rows": [], "training_seconds": 0.0, "peak_bytes": 0}
                 else:
-                    found = fit(method, protocol, feed, seed=piece.number, weights=self.context.weights, device=self.context.device)
-                    network = found.network
-                    result = {"rows": found.rows, "training_seconds": found.seconds, "peak_bytes": found.peak_bytes}
+                    trained = fit(method, protocol, feed, seed=piece.number, weights=self.context.weights, device=self.context.device)
+                    network = trained.network
+                    facts = {"rows": trained.rows, "training_seconds": trained.seconds, "peak_bytes": trained.peak_bytes}
         with watch.measures("saving"):
-            path = self.context.folder / NETWORKS / f"{file_name(piece)}.safetensors"
-            result |= {"network": path.name, "digest": save_network(network, path), "skipped": [str(problem) for problem in feed.skipped]}
-        return Found(result)
+            path = self.context.network_file(piece)
+            facts |= {"network": path.name, "digest": save_network(network, path), "skipped": [str(problem) for problem in feed.skipped]}
+        return PieceResult(facts)
 
-    def _score(self, piece: Piece, progress: Progress, watch: _Watch) -> Found:
-        trained = replace(piece, kind="final")
-        path = self.context.folder / NETWORKS / f"{file_name(trained)}.safetensors"
+    def _score(self, piece: Piece, progress: Progress, watch: Stopwatch) -> PieceResult:
+        path = self.context.network_file(replace(piece, kind="final"))
         part, feed = self._test_feed(piece, progress, watch, also=file_digest(path) if path.is_file() else "")
         protocol = self.plan.at_point(piece.point)
         with watch.measures("evaluation"):
             network = load_network(path).to(self.context.device)
             vectors = vectors_to_score(network, embed_feed(network, feed, protocol, device=self.context.device))
             halves = part.query_and_gallery(part.indices[feed.indices])
-            scores = protocol_scores(vectors, feed.labels, protocol, query_and_gallery=halves, metrics=(*protocol.metrics, BY))
-        assert scores.per_query is not None  # BY is of retrieval
-        result: dict[str, Any] = {"scores": scores.means, "width": network.width, "notes": list(scores.notes)}
+            scores = protocol_scores(vectors, feed.labels, protocol, query_and_gallery=halves, metrics=(*protocol.metrics, DECIDING_SCORE))
+        assert scores.per_query is not None  # the deciding score is of retrieval
+        facts: dict[str, Any] = {"scores": scores.means, "width": network.width, "notes": list(scores.notes)}
         if piece.number == 0:
             with watch.measures("saving"):
-                kept = self.context.folder / "embeddings" / f"{file_name(piece)}.npy"
-                held = io.BytesIO()
-                np.save(held, vectors.cpu().numpy().astype(np.float16))
-                write_whole(kept, held.getvalue())
-                result["embeddings"] = kept.name
-        return Found(result, score=scores.means[BY], arrays=scores.per_query.to_bytes())
+                embeddings_file = self.context.folder / EMBEDDINGS / f"{file_name(piece)}.npy"
+                write_whole(embeddings_file, lambda file: np.save(file, vectors.cpu().numpy().astype(np.float16)))
+                facts["embeddings"] = embeddings_file.name
+        return PieceResult(facts, score=scores.means[DECIDING_SCORE], arrays=scores.per_query.to_bytes())
 
-    def _items(self, piece: Piece, progress: Progress, watch: _Watch) -> Found:
+    def _items(self, piece: Piece, progress: Progress, watch: Stopwatch) -> PieceResult:
         part, feed = self._test_feed(piece, progress, watch)
         names = self.context.datasets[piece.data].item_names()
         indices = part.indices[feed.indices]
         with watch.measures("saving"):
-            thumbnails = write_thumbnails(feed, self.context.folder / "items" / f"{file_name(piece)}.npy")
+            thumbnails = write_thumbnails(feed, self.context.folder / ITEMS / f"{file_name(piece)}.npy")
             query, gallery = part.query_and_gallery(indices) or (None, None)
-        return Found(
+        return PieceResult(
             {
                 "labels": feed.labels.tolist(),
                 "names": [names[index] for index in indices.tolist()],
@@ -157,12 +174,7 @@ class Workshop:
             self._splits[data] = self.context.split(data)
         return self._splits[data]
 
-    @contextmanager
-    def _closed(self, data: str, reason: str) -> Iterator[None]:
-        with self._split(data).test.closed(reason):
-            yield
-
-    def _training_feed(self, data: str, watch: _Watch) -> Feed:
+    def _training_feed(self, data: str, watch: Stopwatch) -> Feed:
         if data not in self._train:
             with watch.measures("packing"):
                 train = self._split(data).train_part(self.context.datasets[data])
@@ -174,10 +186,10 @@ class Workshop:
         train = self._split(piece.data).train_part(self.context.datasets[piece.data])
         fold = folds(train, np.arange(len(train)), k=self.plan.folds, seed=SPLIT_SEED)[piece.fold]
         sides = (np.flatnonzero(np.isin(feed.indices, side)) for side in (fold.train, fold.validation))
-        own, held_out = (feed.subset(side) for side in sides)
-        return own, held_out
+        trained_on, held_out = (feed.subset(side) for side in sides)
+        return trained_on, held_out
 
-    def _test_feed(self, piece: Piece, progress: Progress, watch: _Watch, *, also: str = "") -> tuple[TestPart, Feed]:
+    def _test_feed(self, piece: Piece, progress: Progress, watch: Stopwatch, *, also: str = "") -> tuple[TestPart, Feed]:
         """The test items, through the guard. Before every choice is made and every network trained, the guard stays closed."""
         decided = hashlib.sha256(f"{progress.decisions}:{also}".encode()).hexdigest()
         if piece.data not in self._examined:
@@ -186,10 +198,10 @@ class Workshop:
             key = guard.issue_key(SCORING)
             if not progress.is_decided:
                 with guard.closed("tuning or training"):
-                    guard.open(key, run=piece.run, purpose=SCORING, decided=decided)
+                    guard.open(key, run=piece.in_words, purpose=SCORING, decided=decided)
             self._examined[piece.data] = (guard, key)
         guard, key = self._examined[piece.data]
-        part = guard.open(key, run=piece.run, purpose=SCORING, decided=decided)
+        part = guard.open(key, run=piece.in_words, purpose=SCORING, decided=decided)
         if piece.data not in self._test:
             with watch.measures("packing"):
                 test = self.context.datasets[piece.data].subset(part.indices)
@@ -203,28 +215,49 @@ def file_name(piece: Piece) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_.=-]+', '-', '-'.join(parts))[:80]}-{hashlib.sha256(piece.key.encode()).hexdigest()[:8]}"
 
 
-@contextmanager
-def _threads(number: int | None) -> Iterator[None]:
-    """Sums of several threads differ in the last bit: on a CPU a piece has one, wherever it runs."""
-    before = torch.get_num_threads()
-    if number is not None:
-        torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def save_network(network: Network, path: Path) -> str:
+    """Writes the network with all that is needed to build it again, and gives the file's digest."""
+    from safetensors.torch import save
+
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    content = save(tensors, metadata={"spec": json.dumps(as_table(network.spec))})
+    write_whole(path, content)
+    return hashlib.sha256(content).hexdigest()
 
 
-class _Watch:
-    """Seconds by kind of work."""
+def load_network(path: Path) -> Network:
+    from safetensors import safe_open
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
+    with safe_open(path, framework="pt") as file:
+        spec = from_table(NetworkSpec, json.loads(file.metadata()["spec"]), where=path.name)
+        network = make_network(spec, seed=0)
+        network.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118  # it is no mapping
+    return network
 
-    @contextmanager
-    def measures(self, kind: str) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[kind] = self.seconds.get(kind, 0.0) + time.perf_counter() - began
+
+def write_thumbnails(feed: Feed, path: Path) -> Path | None:
+    """uint8 (items, side, side, 3) as .npy, the middle square of each image; None for vectors. Images smaller than the side stay so."""
+    if not isinstance(feed.source, PackedImages):
+        return None
+    packed = feed.source
+    side = min(THUMBNAIL if len(feed) <= MANY_ITEMS else SMALL_THUMBNAIL, int(torch.minimum(packed.heights, packed.widths).max()))
+
+    def write(file: BinaryIO) -> None:  # not through a map of the file: on a full disk that kills the process
+        np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (len(feed), side, side, 3)})
+        for position in range(len(feed)):
+            file.write(_square(packed.image(position), side).permute(1, 2, 0).contiguous().numpy().tobytes())
+
+    write_whole(path, write)
+    return path
+
+
+def _square(image: torch.Tensor, side: int) -> torch.Tensor:
+    """The middle square of an image uint8 (3, height, width), with this side."""
+    height, width = image.shape[1:]
+    edge = min(height, width)
+    top, left = (height - edge) // 2, (width - edge) // 2
+    cut = image[:, top : top + edge, left : left + edge]
+    if edge == side:
+        return cut
+    resized = torch.nn.functional.interpolate(cut[None].contiguous(), size=(side, side), mode="bilinear", antialias=True)
+    return resized[0]

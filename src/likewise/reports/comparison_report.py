@@ -1,15 +1,23 @@
-"""The report of a comparison: one HTML file, tables and plots."""
+"""The report of a comparison, one HTML file with tables and plots beside it; and `likewise.compare`: a comparison with its report."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from likewise.comparison.compare import run_comparison
+from likewise.comparison.database import storage_faults_explained
 from likewise.comparison.folder import REPORT
-from likewise.comparison.pieces import UNTRAINED
+from likewise.comparison.plan import UNTRAINED, OnProgress
+from likewise.comparison.request import DataAsked, MethodsAsked, Request
 from likewise.comparison.results import ComparisonResults
+from likewise.comparison.workshop import Stopwatch
 from likewise.configuration import with_settings
 from likewise.files import write_whole
 from likewise.methods import METHODS, load_method
+from likewise.protocols import Protocol
 from likewise.reports.drawing import method_lines
 from likewise.reports.method_curves import PairCurves, pair_curves
 from likewise.reports.page import Shared, report_page
@@ -27,6 +35,67 @@ from likewise.reports.pictures import (
 from likewise.reports.tables import csv_table, latex_table, markdown_table
 
 
+def compare(
+    methods: MethodsAsked | None = None,
+    data: DataAsked = "glyphs",
+    *,
+    protocol: str | Path | Protocol | None = None,
+    settings: Mapping[str, Any] | None = None,
+    trials: int | None = None,
+    folds: int | None = None,
+    seeds: int | None = None,
+    sweeps: Mapping[str, Sequence[int]] | None = None,
+    weights: str | Path | None = None,
+    jobs: int | None = None,
+    out: str | Path | None = None,
+    store: str | None = None,
+    ray: str | None = None,
+    gpu_share: float = 1.0,
+    device: str = "auto",
+    keep_networks: bool = False,
+    command: str | None = None,
+    report: bool = True,
+    on_progress: OnProgress = lambda progress: None,
+) -> ComparisonResults:
+    """Trains every method under the same protocol, tuned with the same budget, and scores them on classes that none has seen.
+
+    What can be asked for is documented with `likewise.comparison.request.Request`, which has a field of each name. Beside these:
+    report: False for none (results.report).  on_progress: is called with the Progress now and then.
+    """
+    request = Request(
+        methods=methods,
+        data=data,
+        protocol=protocol,
+        settings=settings or {},
+        trials=trials,
+        folds=folds,
+        seeds=seeds,
+        sweeps=sweeps or {},
+        weights=weights,
+        jobs=jobs,
+        out=out,
+        store=store,
+        ray=ray,
+        gpu_share=gpu_share,
+        device=device,
+        keep_networks=keep_networks,
+        command=command,
+    )
+    return compare_and_report(request, on_progress=on_progress) if report else run_comparison(request, on_progress=on_progress)
+
+
+def compare_and_report(request: Request, *, on_progress: OnProgress = lambda progress: None) -> ComparisonResults:
+    """The results of a comparison, after its report is written."""
+    results = run_comparison(request, on_progress=on_progress)
+    assert results.folder is not None
+    watch = Stopwatch()
+    with storage_faults_explained(results.folder), watch.measures("report"):
+        page = write_report(results, results.folder)
+    seconds = watch.seconds["report"]
+    spent = results.time_spent | {"report": seconds * results.jobs}
+    return replace(results, report=page, time_spent=spent, elapsed=results.elapsed + seconds)
+
+
 def write_report(results: ComparisonResults, folder: Path) -> Path:
     """Writes report.html, leaderboard.csv, .md and .tex and plots/ into the folder; gives the path of report.html.
 
@@ -38,11 +107,11 @@ def write_report(results: ComparisonResults, folder: Path) -> Path:
     lines = method_lines(list(titles))
     boards = results.boards
     curves: dict[str, PairCurves | str] = {}
-    own = {method.name: method for method in results.used}
+    used = {method.name: method for method in results.used}
     for name in titles:
-        if name != UNTRAINED and (name in own or name in METHODS):
+        if name != UNTRAINED and (name in used or name in METHODS):
             settings = next(result.settings for result in results.methods if result.name == name)
-            curves[name] = pair_curves(with_settings(own.get(name) or load_method(name), settings))
+            curves[name] = pair_curves(with_settings(used.get(name) or load_method(name), settings))
     shared = Shared(results, lines, titles, curves)
 
     plots = folder / "plots"

@@ -52,10 +52,11 @@ def guard_section(record: tuple[dict[str, Any], ...]) -> Markup:
     return join([tag("p", {}, words), tag("details", {}, tag("summary", {}, f"All {len(record):,} entries of the record"), inside)])
 
 
-def time_section(spent: Mapping[str, float]) -> Markup:
-    total = sum(spent.values())
-    rows = [(name, seconds_in_words(seconds), f"{100 * seconds / total:.1f} %") for name, seconds in spent.items()] if total else []
-    rows.append(("together", seconds_in_words(total), ""))
+def time_section(results: ComparisonResults) -> Markup:
+    total = sum(results.time_spent.values())
+    rows = [(kind, seconds_in_words(seconds), f"{100 * seconds / total:.1f} %") for kind, seconds in results.time_spent.items()]
+    rows.append((f"together, in {count_of(results.jobs, 'job', 'jobs')}", seconds_in_words(total), ""))
+    rows.append(("by the clock", seconds_in_words(results.elapsed), ""))
     return table({"class": "facts"}, ("work", "time", "share"), rows)
 
 

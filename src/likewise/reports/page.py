@@ -29,9 +29,9 @@ from likewise.reports.pictures import (
     weight_charts,
 )
 from likewise.reports.ranked_lists import ranked_lists
-from likewise.reports.sentences import conditions_in_words, headline
+from likewise.reports.sentences import conditions_in_words, headline, time_in_words
 from likewise.reports.sprite import make_sprite
-from likewise.wording import count_of, seconds_in_words
+from likewise.wording import count_of
 
 MOST_SPRITE_BYTES = 900_000  # of all data sets together; a third more in the page
 
@@ -97,10 +97,8 @@ def _body(results: ComparisonResults, boards: Sequence[Board], sections: Sequenc
     several = len(boards) > 1
     links = [tag("a", {"href": f"#{name}"}, name) for name in dict.fromkeys(section.name for section in sections)]
     theme = tag("button", {"type": "button", "id": "theme", "hidden": True}, "dark")
-    spent = sum(results.time_spent.values())
-    facts = f"{conditions_in_words(results)} {results.created[:16].replace('T', ' ')}" + (
-        f", {seconds_in_words(spent)} of work." if spent else "."
-    )
+    facts = f"{conditions_in_words(results)} {results.created[:16].replace('T', ' ')}"
+    facts += f", {time_in_words(results)}." if results.time_spent else "."
     header = tag(
         "header",
         {},
@@ -201,7 +199,7 @@ def _closing_sections(shared: Shared) -> list[Section]:
     if results.best:
         found.append(_section("use", "Put it to work", use_section(results)))
     origin = tag("div", {}, tag("h3", {}, "Command and versions"), origin_section(results))
-    spent = tag("div", {}, tag("h3", {}, "Time spent"), time_section(results.time_spent)) if results.time_spent else ""
+    spent = tag("div", {}, tag("h3", {}, "Time spent"), time_section(results)) if results.time_spent else ""
     found.append(_section("repeat", "How to repeat it", tag("div", {"class": "columns"}, origin, spent)))
     return found
 

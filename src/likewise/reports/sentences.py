@@ -1,9 +1,9 @@
-"""What a comparison says in sentences: the headline of a board, the conditions, an interval."""
+"""What a comparison says in sentences: the headline of a board, the conditions, the time, an interval."""
 
 from __future__ import annotations
 
 from likewise.comparison.results import Board, ComparisonResults, Estimate
-from likewise.wording import count_of, listed, percent
+from likewise.wording import count_of, listed, percent, seconds_in_words
 
 
 def headline(board: Board) -> str:
@@ -34,6 +34,12 @@ def conditions_in_words(results: ComparisonResults) -> str:
         else "no tuning: every method with the values of its file"
     )
     return f"{seeds} a method, {tuned}."
+
+
+def time_in_words(results: ComparisonResults) -> str:
+    """By the clock, and the work of all jobs together: "13.1 min, 24.7 min of work in 2 jobs". Waiting is no work."""
+    work = sum(seconds for kind, seconds in results.time_spent.items() if kind != "waiting")
+    return f"{seconds_in_words(results.elapsed)}, {seconds_in_words(work)} of work in {count_of(results.jobs, 'job', 'jobs')}"
 
 
 def interval(estimate: Estimate) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from likewise.comparison.compare import compare
+from likewise.comparison.request import Request
 from likewise.comparison.results import ComparisonResults
+from likewise.reports.comparison_report import compare_and_report
+from likewise.reports.sentences import time_in_words
 from likewise.terminal.comparison_progress import live_progress
 from likewise.terminal.leaderboard import leaderboard_view
 from likewise.wording import printable
@@ -18,29 +19,26 @@ from likewise.wording import printable
 WORK = ("training", "evaluation")  # what a comparison is for; everything else is overhead
 
 
-def run_compare(
-    data: Sequence[str],
-    *,
-    methods: str | None,
-    sweep: Sequence[str],
-    profile: bool,
-    **options: Any,
-) -> None:
-    """Runs or goes on with a comparison; prints its table and the path of its report. `options` are those of `compare`."""
+def run_compare(request: Request, *, profile: bool) -> None:
+    """Runs or goes on with a comparison; prints its table and the path of its report."""
     with live_progress() as on_progress:
-        results = compare(
-            None if methods is None else [name.strip() for name in methods.split(",") if name.strip()],
-            list(data) or "glyphs",
-            sweeps=dict(map(_swept, sweep)),
-            on_progress=on_progress,
-            **options,
-        )
+        results = compare_and_report(request, on_progress=on_progress)
     console = Console()
     console.print(leaderboard_view(results))
     if profile:
-        console.print(profile_view(results.time_spent))
+        console.print(profile_view(results))
     for line in closing_lines(results):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def named_methods(text: str | None) -> list[str] | None:
+    """["raw", "margin"] of "raw, margin"."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def swept_values(texts: Sequence[str]) -> dict[str, list[int]]:
+    """{"dim": [64, 128]} of ["dim=64,128"]."""
+    return dict(map(_swept, texts))
 
 
 def closing_lines(results: ComparisonResults) -> list[str]:
@@ -56,10 +54,12 @@ def closing_lines(results: ComparisonResults) -> list[str]:
     return lines
 
 
-def profile_view(spent: dict[str, float]) -> Table:
+def profile_view(results: ComparisonResults) -> Table:
     """Where the time went, all jobs together, the largest share first."""
+    spent = results.time_spent
     total = sum(spent.values())
-    table = Table(title="where the time went, all jobs together", title_justify="left", box=None, header_style="dim", pad_edge=False)
+    title = f"where the time went: {time_in_words(results)}"
+    table = Table(title=title, title_justify="left", box=None, header_style="dim", pad_edge=False)
     for name in ("work", "seconds", "share"):
         table.add_column(name, justify="left" if name == "work" else "right")
     for kind, seconds in sorted(spent.items(), key=lambda entry: -entry[1]):

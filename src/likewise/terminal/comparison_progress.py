@@ -16,16 +16,13 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from likewise.comparison.folder import REPORT, home_of
-from likewise.comparison.local_runner import OnProgress
-from likewise.comparison.pieces import COST, KINDS, Kind, Piece
-from likewise.comparison.plan import Plan, Progress
-from likewise.comparison.processes import Owner
-from likewise.comparison.store import Row
+from likewise.comparison.folder import REPORT, find_folder
+from likewise.comparison.plan import COST, KINDS, Claim, Kind, OnProgress, Piece, Plan, Progress
+from likewise.comparison.store import Owner
 from likewise.wording import count_of
 
 STAGES: dict[Kind, str] = {"trial": "tuning", "final": "training", "score": "test scores", "items": "pictures"}
-PLAIN = 30.0  # seconds between two lines where nobody watches a bar
+BETWEEN_LINES = 30.0  # seconds, where nobody watches a bar
 
 
 @contextmanager
@@ -66,7 +63,7 @@ class _Lines:
         self._last = time.monotonic()
 
     def __call__(self, progress: Progress) -> None:
-        if time.monotonic() - self._last < PLAIN:
+        if time.monotonic() - self._last < BETWEEN_LINES:
             return
         self._last = time.monotonic()
         done, total = counted(progress)
@@ -79,7 +76,7 @@ class _Lines:
 
 def counted(progress: Progress) -> tuple[list[Piece], list[Piece]]:
     """The pieces that are done, and all that there will be: failed sets of values have no further folds, failed trainings no scores."""
-    done = [row.piece for row in progress.rows.values() if row.finished is not None]
+    done = [claim.piece for claim in progress.claims.values() if claim.finished is not None]
     return done, done if progress.is_complete else progress.expected()
 
 
@@ -93,10 +90,11 @@ def best_so_far(progress: Progress) -> str:
     """Who leads: on the test classes once these are scored, before that on the held-out classes of tuning."""
     for kind, where in (("score", ""), ("trial", " on held-out training classes")):
         scores: dict[str, list[float]] = {}
-        for row in progress.rows.values():
-            if row.piece.kind == kind and row.score is not None and not row.piece.point and row.piece.data == progress.plan.data[0].name:
-                scores.setdefault(row.piece.method, []).append(row.score)
-        means = {name: math.fsum(found) / len(found) if kind == "score" else max(found) for name, found in scores.items()}
+        for claim in progress.claims.values():
+            piece = claim.piece
+            if piece.kind == kind and claim.score is not None and not piece.point and piece.data == progress.plan.data[0].name:
+                scores.setdefault(piece.method, []).append(claim.score)
+        means = {name: math.fsum(values) / len(values) if kind == "score" else max(values) for name, values in scores.items()}
         if means:
             best = max(means, key=means.__getitem__)
             return f"best {progress.plan.by_name[best].title} {100 * means[best]:.1f}{where}"
@@ -105,29 +103,31 @@ def best_so_far(progress: Progress) -> str:
 
 def status_view(folder: Path, *, store: str | None) -> RenderableType:
     """The state of the comparison in a folder. It only reads: whoever works on it is not held up."""
-    home = home_of(folder.absolute(), store=store)
-    if home is None:
-        raise ValueError(f"there is no comparison in {folder}: give the folder that --out named")
-    with closing(home.store()) as held:
-        found, rows = held.plan(), held.rows()
+    found = find_folder(folder.absolute(), store=store)
     if found is None:
+        raise ValueError(f"there is no comparison in {folder}: give the folder that --out named")
+    with closing(found.store()) as database:
+        stored, claims = database.plan(), database.claims()
+    if stored is None:
         raise ValueError(f"the database of {folder} does not know this comparison: was it emptied?")
-    progress = Progress(Plan.of(found[0]), rows)
+    table, about = stored
+    progress = Progress(Plan.from_table(table), claims)
     done, total = counted(progress)
     head = Text.assemble((str(folder), "bold"), f": {stage(progress)}, {len(done)} of {len(total)} pieces done")
     lines = [
-        f"started {found[1]['created']}: {found[1]['command']}",
+        f"started {about['created']}: {about['command']}",
         best_so_far(progress),
         f"report: {folder / REPORT}" if (folder / REPORT).is_file() else "",
     ]
-    under_way = [row for row in rows.values() if row.finished is None]
-    failed = Counter((row.piece.method, row.failure) for row in rows.values() if row.failure is not None)
+    under_way = [claim for claim in claims.values() if claim.finished is None]
+    failed = Counter((claim.piece.method, claim.failure) for claim in claims.values() if claim.failure is not None)
     views: list[RenderableType] = [head, *(Text(line) for line in lines if line), _by_method(progress)]
-    views += [Text(_in_words(row)) for row in under_way]
+    views += [Text(_in_words(claim)) for claim in under_way]
     views += [
-        Text(f"failed: {method}, {count_of(times, 'piece', 'pieces')}: {said}", style="red") for (method, said), times in failed.items()
+        Text(f"failed: {method}, {count_of(times, 'piece', 'pieces')}: {failure}", style="red")
+        for (method, failure), times in failed.items()
     ]
-    if not progress.is_complete and not any(not Owner.of(row.owner).is_gone for row in under_way):
+    if not progress.is_complete and not any(not Owner.from_name(claim.owner).is_gone for claim in under_way):
         views.append(Text("nobody works on it now: the same command goes on", style="yellow"))
     return Group(*views)
 
@@ -147,7 +147,8 @@ def _by_method(progress: Progress) -> Table:
     return table
 
 
-def _in_words(row: Row) -> str:
-    owner = Owner.of(row.owner)
+def _in_words(claim: Claim) -> str:
+    owner = Owner.from_name(claim.owner)
     who = f"process {owner.pid} on {owner.host.split('/')[0]}"
-    return f"under way: {row.piece.run} ({who}{', which is gone' if owner.is_gone else ''}, for {time.time() - row.claimed:.0f} s)"
+    since = time.time() - claim.claimed
+    return f"under way: {claim.piece.in_words} ({who}{', which is gone' if owner.is_gone else ''}, for {since:.0f} s)"

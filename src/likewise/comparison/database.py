@@ -1,0 +1,87 @@
+"""Database: where a comparison keeps its results. Its address (never shown with a password), its engine, and the faults of storage.
+
+Faults of the disk and the database stop a comparison, as every method would meet them; a fault of a method is one of its findings.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sql
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+
+BUSY = 60.0  # seconds that SQLite waits for another process's write
+DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+
+# user:PASSWORD@ of an address; password=VALUE of its query or of a driver's message
+_PASSWORDS = re.compile(r"(?<=://)([^:/@\s]*:)[^@]*(?:@[^@\s]*)*(?=@)|((?:password|passwd|pwd)\w*\s*=\s*)[^\s&]*[^\s&'\"]", re.IGNORECASE)
+
+
+class DatabaseFault(OSError):
+    """The database does not do what it is asked."""
+
+
+def is_storage_fault(fault: Exception) -> bool:
+    """Whether the disk or the database is at fault, which every method would meet: none may be blamed for it."""
+    return isinstance(fault, DatabaseFault) or (isinstance(fault, OSError) and fault.errno in DISK_FAULTS)
+
+
+@contextmanager
+def storage_faults_explained(folder: Path) -> Iterator[None]:
+    """A fault of the disk or the database, in words that end with what to do."""
+    try:
+        yield
+    except OSError as fault:
+        raise OSError(
+            f"the comparison in {folder} stopped: {without_passwords(str(fault))}\n"
+            "What was finished is kept: see to the disk or the database, then give the same command again."
+        ) from fault
+
+
+def without_passwords(text: str) -> str:
+    """An address, a command or a message with *** for every password in it."""
+    return _PASSWORDS.sub(lambda match: f"{match[1] or match[2]}***", text)
+
+
+def sqlite_url(file: Path) -> str:
+    return f"sqlite:///{file.absolute()}"
+
+
+def make_engine(url: str) -> sql.Engine:
+    """The database of this address; a clear message where it cannot be one."""
+    try:
+        engine = sql.create_engine(url, **engine_options(url))
+        with engine.connect():
+            pass
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as fault:
+        raise ValueError(
+            f"--store {without_passwords(url)} is no address of a database that can be used here ({without_passwords(str(fault))}): "
+            "expected postgresql+psycopg://user@host/database (pip install 'likewise[postgresql]'), or nothing for a file in --out"
+        ) from fault
+    except OperationalError as fault:
+        raise ValueError(f"the store {without_passwords(url)} cannot be opened: {reason_of(fault)}") from fault
+    return engine
+
+
+def engine_options(url: str) -> dict[str, Any]:
+    """SQLite waits for other writers instead of failing; a server's connection is tested before use, as it may have been restarted."""
+    return {"connect_args": {"timeout": BUSY}} if url.startswith("sqlite") else {"pool_pre_ping": True}
+
+
+def use_write_ahead_log(url: str) -> None:
+    """Readers and a writer of a SQLite file do not wait for each other. A property of the file: set once."""
+    if url.startswith("sqlite"):
+        engine = make_engine(url)
+        with engine.connect() as connection:
+            connection.execute(sql.text("PRAGMA journal_mode=WAL"))
+        engine.dispose()
+
+
+def reason_of(fault: DBAPIError) -> str:
+    """The first line of what the database said."""
+    return without_passwords(str(fault.orig).strip().splitlines()[0])
