@@ -301,6 +301,18 @@ def test_leftovers_go_unless_their_owner_lives(made: Dataset, home: Path) -> Non
     assert left == [".alive-00.packed.0123abcd"]
 
 
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LIKEWISE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def nobody() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nobody)
+    with pytest.raises(ValueError, match="set LIKEWISE_CACHE to a folder"):
+        cache.cache_folder()
+
+
 def test_progress_is_told_and_nothing_is_printed(made: Dataset, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told: list[tuple[str, int, int]] = []
     pack(made, side=32, folder=home, on_progress=lambda *progress: told.append(progress))

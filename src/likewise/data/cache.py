@@ -49,8 +49,13 @@ IMAGES_PER_WORKER = 2000  # starting a process costs as much time as decoding so
 
 def cache_folder() -> Path:
     """$LIKEWISE_CACHE, or likewise in the user's cache folder."""
-    given = os.environ.get("LIKEWISE_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "likewise"
+    given, users = os.environ.get("LIKEWISE_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    if given:
+        return Path(given)
+    try:
+        return Path(users or Path.home() / ".cache") / "likewise"
+    except RuntimeError as fault:
+        raise ValueError("this user has no home folder to keep packed images in: set LIKEWISE_CACHE to a folder") from fault
 
 
 def pack(

@@ -90,3 +90,30 @@ def test_a_damaged_file(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"damaged")
         with pytest.raises(ValueError, match="not a readable numpy"):
             read(str(tmp_path / name), labels=write(tmp_path / "l.txt", "a\n"))
+
+
+def test_one_kind_named_as_the_other(tmp_path: Path) -> None:
+    labels = write(tmp_path / "l.txt", "a\na\nb\nb\n")
+    with (tmp_path / "f.npz").open("wb") as file:
+        np.save(file, VECTORS)
+    with (tmp_path / "f.npy").open("wb") as file:
+        np.savez(file, features=VECTORS)
+    with pytest.raises(ValueError, match=r"f\.npz is not a readable numpy archive \(it is a single array: name it \.npy\)"):
+        read(str(tmp_path / "f.npz"), labels=labels)
+    with pytest.raises(ValueError, match=r"f\.npy is not a readable numpy file \(it is an archive: name it \.npz\)"):
+        read(str(tmp_path / "f.npy"), labels=labels)
+
+
+@pytest.mark.parametrize("place", ["compressed bytes", "encrypted"])
+def test_a_damaged_archive(tmp_path: Path, place: str) -> None:
+    np.savez_compressed(tmp_path / "f.npz", features=np.tile(VECTORS, (50, 1)), labels=np.arange(200))
+    data = bytearray((tmp_path / "f.npz").read_bytes())
+    if place == "encrypted":
+        directory = data.index(b"PK\x01\x02")
+        data[6] |= 1  # of the first file's own header
+        data[directory + 8] |= 1  # and of its entry in the directory
+    else:
+        data[60:80] = b"\xff" * 20
+    (tmp_path / "f.npz").write_bytes(data)
+    with pytest.raises(ValueError, match="not a readable numpy archive"):
+        read(str(tmp_path / "f.npz"))

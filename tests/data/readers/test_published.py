@@ -165,6 +165,12 @@ def test_cars_with_a_damaged_file(tmp_path: Path) -> None:
     (tmp_path / "cars_annos.mat").write_bytes(b"damaged")
     with pytest.raises(ValueError, match="not a readable MATLAB file"):
         read(str(tmp_path))
+    savemat(tmp_path / "cars_annos.mat", {"class_names": NAMES}, do_compression=True)
+    data = bytearray((tmp_path / "cars_annos.mat").read_bytes())
+    data[150:160] = b"\xff" * 10
+    (tmp_path / "cars_annos.mat").write_bytes(data)
+    with pytest.raises(ValueError, match="not a readable MATLAB file"):
+        read(str(tmp_path))
     savemat(tmp_path / "cars_annos.mat", {"class_names": NAMES})
     with pytest.raises(ValueError, match="annotations lack relative_im_path, class"):
         read(str(tmp_path))

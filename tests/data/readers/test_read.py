@@ -67,6 +67,12 @@ def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         read("cub")
 
 
+@pytest.mark.parametrize("spec", ["", " "])
+def test_no_name_is_not_the_current_folder(spec: str) -> None:
+    with pytest.raises(ValueError, match=r"expected a name or a path; write \. for the folder"):
+        read(spec)
+
+
 def test_options_before_a_path(tmp_path: Path) -> None:
     draw(tmp_path / "1.png")
     table = write(tmp_path / "t.csv", "path,species\n1.png,wren\n")

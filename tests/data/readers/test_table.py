@@ -153,6 +153,7 @@ def test_a_row_without_a_box_is_the_whole_upright_image(images: Path) -> None:
         ('path,label,bbox\nimg/1.png,a,"1,2,3"\n', "expected four numbers"),
         ("path,label\nno.png,a\n", "all 1 listed images are missing"),
         ('path,label\n"img/1.png,a\n', "not a readable table"),
+        ("path,label," + ",".join(map(str, range(100_000))) + "\n", "no rows below its header"),
     ],
 )
 def test_faults_are_named(images: Path, text: str, words: str) -> None:
@@ -169,6 +170,21 @@ def test_files_that_are_no_tables(images: Path) -> None:
         read(str(images / "t.csv"))
     with pytest.raises(ValueError, match="is a folder"):
         read(f"table:{images}")
+
+
+def test_a_bbox_that_is_one_number(images: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table({"path": ["img/1.png"], "label": ["a"], "bbox": [7]}), images / "t.parquet")
+    with pytest.raises(ValueError, match="row 1 below the header: bbox 7: expected four numbers"):
+        read(str(images / "t.parquet"))
+
+
+def test_a_picture_that_links_to_itself_is_left_out(images: Path) -> None:
+    (images / "img" / "loop.png").symlink_to("loop.png")
+    dataset = read(str(write(images / "t.csv", "path,label\nimg/1.png,a\nimg/loop.png,b\n")))
+    assert (len(dataset), dataset.notes[0]) == (1, f"1 of 2 listed images are missing, first {images}/img/loop.png; they are left out")
 
 
 def test_a_bbox_in_one_column(images: Path) -> None:

@@ -60,6 +60,8 @@ def read(spec: str | Path, **options: Any) -> Dataset:
 def _read(spec: str | Path, options: dict[str, Any]) -> Dataset:
     if isinstance(spec, Path):
         return _read_path(spec, options)
+    if not spec.strip():
+        raise ValueError(f"the data set is {spec!r}: expected a name or a path; write . for the folder you are in")
     head, colon, rest = spec.partition(":")
     name, *given = head.split(",")
     if name in READERS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def _load(path: Path | None) -> dict[str, Any]:
 
     try:
         loaded: dict[str, Any] = loadmat(path, squeeze_me=True)
-    except (ValueError, TypeError, OSError, NotImplementedError, MatReadError) as fault:
+    except (ValueError, TypeError, OSError, NotImplementedError, MatReadError, zlib.error) as fault:
         raise ValueError(f"{path} is not a readable MATLAB file ({fault}): download it again") from fault
     return loaded
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from likewise.data.dataset import Dataset, Features
 from likewise.data.readers.parts import parts_of
 
 Array = npt.NDArray[Any]
+# What numpy's reader raises for files that are damaged, encrypted or of another kind.
+_UNREADABLE = (ValueError, EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)
 _SAVE = "save with numpy.savez(file, features=..., labels=...)"
 
 
@@ -69,17 +72,22 @@ def read_features(path: Path, *, labels: Path | None = None) -> Dataset:
 
 def _array(path: Path) -> Array:
     try:
-        loaded: Array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as fault:
+        loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.ndarray):
+            raise ValueError("it is an archive: name it .npz")
+    except _UNREADABLE as fault:
         raise ValueError(f"{path} is not a readable numpy file ({fault}): expected what numpy.save writes for numbers or text") from fault
     return loaded
 
 
 def _archive(path: Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise ValueError("it is a single array: name it .npy")
+        with archive:
             return {name: archive[name] for name in archive}
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as fault:
+    except _UNREADABLE as fault:
         raise ValueError(f"{path} is not a readable numpy archive ({fault}): {_SAVE}, the labels as whole numbers or text") from fault
 
 

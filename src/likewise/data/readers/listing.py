@@ -119,6 +119,14 @@ def whole(path: Path, text: str) -> int:
         raise ValueError(f"{path}: {text!r} stands where a whole number was expected") from None
 
 
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """A link that leads back to itself is no file, and no reason to refuse the others."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return False
+
+
 def _present(paths: Sequence[Path]) -> list[bool]:
     """Which of the files are there, one listing a folder: a data set may have 100,000 files on a slow disk."""
     held: dict[Path, set[str]] = {}
@@ -127,7 +135,7 @@ def _present(paths: Sequence[Path]) -> list[bool]:
         if path.parent not in held:
             try:
                 with os.scandir(path.parent) as entries:
-                    held[path.parent] = {entry.name for entry in entries if entry.is_file()}
+                    held[path.parent] = {entry.name for entry in entries if _is_file(entry)}
             except (FileNotFoundError, NotADirectoryError):
                 held[path.parent] = set()
             except OSError as fault:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import math
 import warnings
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +88,9 @@ def _delimited(path: Path, delimiter: str | None) -> Columns:
     if not lines:
         raise ValueError(f"{path} is empty: expected a header with the columns path and label")
     header = [name.strip() for name in lines[0]]
-    repeated = {name for name in header if name and header.count(name) > 1}
+    repeated = [name for name, count in Counter(header).items() if name and count > 1]
     if repeated:
-        raise ValueError(f"{path} has several columns {sorted(repeated)[0]!r}: expected one of each name")
+        raise ValueError(f"{path} has several columns {min(repeated)!r}: expected one of each name")
     for i, line in enumerate(lines[1:], start=1):
         if len(line) != len(header):
             raise ValueError(
@@ -170,7 +172,10 @@ def _boxes(path: Path, table: Columns, paths: list[Path]) -> list[Box] | None:
 def _four(path: Path, i: int, value: Any) -> tuple[Any, ...]:
     if _is_empty(value):
         return ("",) * 4
-    four = tuple(str(value).strip("[]() ").replace(",", " ").split()) if isinstance(value, str) else tuple(value)
+    if isinstance(value, str):
+        four: tuple[Any, ...] = tuple(value.strip("[]() ").replace(",", " ").split())
+    else:
+        four = tuple(value) if isinstance(value, Iterable) else (value,)
     if len(four) != 4:
         raise ValueError(f"{path}, row {i + 1} below the header: bbox {value!r}: expected four numbers, left, top, right, bottom")
     return four
