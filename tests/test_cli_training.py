@@ -18,10 +18,11 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
 
 from likewise.cli import app
+from likewise.files import file_digest
 from likewise.models.backbones import make_backbone
-from likewise.training import checkpoints, train
+from likewise.training import checkpoints
 from likewise.training.run_embeddings import write_embeddings
-from likewise.training.run_writer import Keeper
+from likewise.training.run_writer import RunWriter
 
 from .training.tiny import events, held, protocol_file, vectors_file, weights_of
 
@@ -190,7 +191,7 @@ def test_levels_of_a_run_can_be_embedded_apart(place: Path) -> None:
 def test_a_run_that_was_stopped_goes_on_with_resume(place: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 130 and how to go on; with --resume the end is the uninterrupted run's."""
     command = ("train", "raw", place / "vectors.npz", "--protocol", place / "tiny.toml", "--out", place / "stopped", "--device", "cpu")
-    monkeypatch.setattr(Keeper, "wants_to_stop", lambda self: self.training.step == 4)
+    monkeypatch.setattr(RunWriter, "wants_to_stop", lambda self: self.training.step == 4)
     said = fault(*command, code=130)
     assert said.endswith("stopped after step 4 of 6; the same command with --resume goes on from there")
     assert "has not ended: go on with its command and --resume" in fault("evaluate", place / "stopped")
@@ -203,12 +204,12 @@ def test_a_run_that_was_stopped_goes_on_with_resume(place: Path, run: Path, monk
 
 
 def test_ctrl_c_twice_stops_at_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def twice(keeper: Any, step: int) -> None:
+    def twice(writer: Any, step: int) -> None:
         if step == 3:
-            keeper._stop(2, None)
-            keeper._stop(2, None)
+            writer._stop(2, None)
+            writer._stop(2, None)
 
-    monkeypatch.setattr(Keeper, "step", twice)
+    monkeypatch.setattr(RunWriter, "step", twice)
     said = fault(
         "train", "raw", place / "vectors.npz", "--protocol", place / "tiny.toml", "--out", place / "twice", "--device", "cpu", code=130
     )
@@ -246,6 +247,8 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "weights not there": (("raw", "{data}", "--weights", "no.pth", "--set", "weights=optional"), "there is no weights file no.pth"),
     "weights not wanted": (("raw", "{data}", "--weights", "no.pth"), "starts from random weights: leave --weights out"),
     "resume of nothing": (("raw", "{data}", "--resume"), "there is no run to resume in"),
+    "small batch": (("raw", "{data}", "--batch", "7"), "raw: batch=7: a batch of 7 images is too small for two classes x 4 images"),
+    "no images of a class": (("raw", "{data}", "--set", "sampler.num_images=0"), "sampler.num_images=0: expected a whole number"),
     "few classes": (("raw", "{data}", "--set", "few_classes=error", "--batch", "400"), "--set few_classes=more_images"),
     "images for vectors": (("raw", "{data}", "--set", "backbone=convnet"), "it takes images, not vectors"),
     "vectors for images": (("raw", "glyphs:classes=20,images=4"), "'identity'"),
@@ -298,8 +301,8 @@ def test_weights_that_fit(tmp_path: Path) -> None:
     weights = weights_file(tmp_path / "convnet.safetensors")
     common = ("--protocol", "quick", "--set", "weights=optional", "--set", "steps=2", "--device", "cpu", "--out", tmp_path / "run")
     ok("train", "raw", "glyphs:classes=20,images=4,size=28", "--weights", weights, "--batch", "16", *common)
-    assert held(tmp_path / "run", "config.json")["weights"] == train.file_digest(weights)
-    assert f"`sha256 {train.file_digest(weights)[:16]}`" in (tmp_path / "run" / "README.md").read_text()
+    assert held(tmp_path / "run", "config.json")["weights"] == file_digest(weights)
+    assert f"`sha256 {file_digest(weights)[:16]}`" in (tmp_path / "run" / "README.md").read_text()
 
 
 def test_a_folder_that_cannot_be_written(place: Path, tmp_path: Path) -> None:
@@ -324,7 +327,7 @@ def test_another_runs_folder(run: Path, place: Path) -> None:
 
 def test_two_damaged_checkpoints(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = ("train", "raw", place / "vectors.npz", "--protocol", place / "tiny.toml", "--out", tmp_path / "run", "--device", "cpu")
-    monkeypatch.setattr(Keeper, "wants_to_stop", lambda self: self.training.step == 4)
+    monkeypatch.setattr(RunWriter, "wants_to_stop", lambda self: self.training.step == 4)
     fault(*command, "--checkpoint-every", "1", code=130)
     for path in (tmp_path / "run" / "checkpoints").iterdir():
         path.write_bytes(b"damaged" * 100)

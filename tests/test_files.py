@@ -16,7 +16,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path, 
     def killed(*given: object) -> None:
         raise Killed
 
-    kept = [tmp_path / name for name in ("last.ckpt", ".hidden", ".hidden.txt", ".a.0123abcg", "x.0123abcd")]
+    kept = [tmp_path / name for name in ("last.ckpt", ".hidden", ".hidden.txt", ".hidden.bad", ".a.0123abcg", "x.0123abcd")]
     for path in kept:
         path.write_text("kept")
     with monkeypatch.context() as patched:

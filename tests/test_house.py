@@ -33,11 +33,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 FLOOR = {room: floor for floor, rooms in enumerate(LAYERS) for room in rooms}
 TERMINAL_LIBRARIES = {"rich", "typer"}
 
-# What is still to be mended, "importing module -> imported": empties as it is.
-ALLOWED_FOR_NOW = {
-    "training.run_writer -> terminal",
-}
-
 PUBLIC = (
     "LOSSES",
     "MINERS",
@@ -90,7 +85,7 @@ def test_imports_lead_down() -> None:
     upward = {
         f"{name} -> {room}" for name, path in modules().items() for room in rooms_imported(path) if FLOOR[room] > FLOOR[name.split(".")[0]]
     }
-    assert upward - ALLOWED_FOR_NOW == set()
+    assert upward == set()
 
 
 def test_no_cycle_of_packages() -> None:
@@ -111,7 +106,7 @@ def test_rich_and_typer_are_for_the_terminal_alone() -> None:
         for whole in imported(path.read_text(encoding="utf-8"))
         if whole.split(".")[0] in TERMINAL_LIBRARIES and name.split(".")[0] not in ("terminal", "cli")
     }
-    assert found - ALLOWED_FOR_NOW == set()
+    assert found == set()
 
 
 def test_no_module_needs_what_windows_lacks() -> None:

@@ -69,6 +69,7 @@ def train(
     """Train METHOD on the training classes of DATA and score it, once, on the test classes."""
     with _faults_in_words(), _stops_in_words():
         from likewise.terminal.progress_bar import progress_bar
+        from likewise.terminal.training_progress import TrainingProgress
         from likewise.training.train import train as run_training
 
         settings = _settings(changes or []) | ({} if batch is None else {"batch": batch})
@@ -85,7 +86,7 @@ def train(
                 resume=resume,
                 checkpoint_every=checkpoint_every,
                 device=device,
-                progress=True,
+                listener=TrainingProgress(),
                 on_progress=on_progress,
             )
     if os.environ.get("RANK", "0") != "0":  # torchrun: one rank tells
@@ -277,11 +278,11 @@ def _faults_in_words() -> Iterator[None]:
 @contextmanager
 def _stops_in_words() -> Iterator[None]:
     """Ctrl-C, SIGTERM and a training that diverged, in words and with an exit code."""
-    from likewise.training.train import Interrupted
+    from likewise.training.train import TrainingStopped
 
     try:
         yield
-    except Interrupted as stop:
+    except TrainingStopped as stop:
         typer.echo(str(stop), err=True)
         raise typer.Exit(130) from None
     except KeyboardInterrupt:

@@ -96,10 +96,10 @@ def test_the_logged_loss_is_the_mean_since_the_row_before() -> None:
 
 
 def test_fit_is_a_training_in_memory() -> None:
-    steps: list[int] = []
+    heard = Heard()
     feed, validation = (make_feed(pictures(seed=seed), HELD_OUT) for seed in (0, 1))
-    found = fit(method("raw"), HELD_OUT, feed, seed=0, validation=validation, device="cpu", on_step=steps.append)
-    assert steps == [1, 2, 3, 4, 5, 6]
+    found = fit(method("raw"), HELD_OUT, feed, seed=0, validation=validation, device="cpu", listener=heard)
+    assert heard.steps == [1, 2, 3, 4, 5, 6]
     whole = training(method("raw"), HELD_OUT, held_out=pictures(seed=1))
     whole.run()
     assert_equal_weights(found.network.state_dict(), whole.network.state_dict())

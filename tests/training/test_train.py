@@ -21,11 +21,13 @@ from likewise.data.splits import Split, split
 from likewise.evaluation import evaluate
 from likewise.evaluation.metrics import DEFAULT_METRICS
 from likewise.models.embedder import Embedder
+from likewise.training import feeds
 from likewise.training.feeds import Feed, make_feed
-from likewise.training.loop import Training
+from likewise.training.loop import Listener, Row, Training
 from likewise.training.run_embeddings import scored_embeddings
 from likewise.training.scoring import protocol_scores
-from likewise.training.train import hold_out, train
+from likewise.training.train import TrainingStopped, held_out_items, hold_out, train
+from likewise.training.watchdogs import Diverged
 
 from .test_tensorboard import scalars
 from .tiny import HELD_OUT, PROTOCOL, events, held, pictures, vectors, vectors_file
@@ -88,7 +90,7 @@ def test_the_weights_of_the_best_step_are_kept(tmp_path: Path) -> None:
     result = train("raw", data, protocol=protocol, out=tmp_path / "run", device="cpu")
     assert result.best_step < protocol.steps
     parts = split(data, seed=0)
-    _, validation = hold_out(data, parts, make_feed(parts.train_part(data), protocol), protocol)
+    _, validation = hold_out(make_feed(parts.train_part(data), protocol), parts, held_out_items(data, parts, protocol))
     assert validation is not None
     rows = Embedder.load(tmp_path / "run").embed(data.subset(parts.train[validation.indices]))
     found = protocol_scores(torch.from_numpy(rows), validation.labels, protocol, metrics=("R@K", "MAP@R")).means
@@ -221,6 +223,61 @@ def test_test_items_without_a_partner_are_noted(tmp_path: Path) -> None:
     data = marked(vectors(), [0, 1, 8])
     result = train("raw", data, protocol=PROTOCOL, out=tmp_path / "run", settings={"backbone": "identity"}, device="cpu")
     assert result.notes == ("1 query has nothing of its class to find and is left out of the means",)
+
+
+class Heard(Listener):
+    """Everything a training tells, in its order; it is stopped after a step."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.told: list[tuple[Any, ...]] = []
+        self.stop_after = stop_after
+
+    def began(self, step: int, steps: int) -> None:
+        self.told.append(("began", step, steps))
+
+    def ended(self) -> None:
+        self.told.append(("ended",))
+
+    def step(self, step: int) -> None:
+        self.told.append(("step", step))
+
+    def row(self, row: Row) -> None:
+        self.told.append(("row", row["step"]))
+
+    def wants_to_stop(self) -> bool:
+        return ("step", self.stop_after) in self.told
+
+
+def test_a_listener_is_told_and_may_stop_a_run(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"protocol": PROTOCOL, "out": tmp_path / "run", "settings": {"backbone": "identity"}, "device": "cpu"}
+    first, second = Heard(stop_after=3), Heard()
+    with pytest.raises(TrainingStopped, match="stopped after step 4 of 6; the same command with --resume goes on from there"):
+        train("raw", vectors(), listener=first, **settings)
+    train("raw", vectors(), listener=second, resume=True, **settings)
+    steps = [(kind, number) for number in range(1, 7) for kind in ("row", "step")]
+    assert first.told == [("began", 0, 6), *steps[:8], ("ended",)]
+    assert second.told == [("began", 4, 6), *steps[8:], ("ended",)]
+
+
+def test_a_listener_hears_of_a_run_that_fails(tmp_path: Path) -> None:
+    heard = Heard()
+    settings = {"backbone": "identity", "learning_rate": 1e30, "optimizer": "sgd"}
+    with pytest.raises(Diverged):
+        train("n_pairs", vectors(), protocol=PROTOCOL, out=tmp_path / "run", settings=settings, listener=heard, device="cpu")
+    assert heard.told[-1] == ("ended",)
+
+
+def test_what_cannot_be_trained_is_refused_before_images_are_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def packed(*given: Any, **settings: Any) -> None:
+        raise AssertionError("packed")
+
+    monkeypatch.setattr(feeds, "pack", packed)
+    for change, words in (({"batch": 7}, "batch=7"), ({"few_classes": "error", "batch": 40}, "only 9 training classes")):
+        with pytest.raises(ValueError, match=words):
+            train("raw", pictures(), protocol=HELD_OUT, out=tmp_path / "run", settings=change, device="cpu")
+    with pytest.raises(ValueError, match="chance"):
+        train("raw", pictures(), protocol=PROTOCOL, out=tmp_path / "run", settings={"test_augmentation": "resized28"}, device="cpu")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("method", ["raw_vthm", "proxy_anchor", "ranked_list_multilevel", "dreml"])

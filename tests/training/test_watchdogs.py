@@ -74,7 +74,7 @@ def test_weights_that_a_bad_gradient_spoilt_are_not_kept(monkeypatch: pytest.Mon
     saved: list[int] = []
 
     class Saves(Listener):
-        kept = "The last good checkpoint is of step 1."
+        last_checkpoint = "The last good checkpoint is of step 1."
 
         def wants_checkpoint(self, step: int) -> bool:
             return True

@@ -24,7 +24,7 @@ from likewise.configuration import as_table, with_settings
 from likewise.environment import checked_device, num_cores
 from likewise.models.bundle import DESCRIPTION
 from likewise.models.embedder import Embedder
-from likewise.training.train import preprocessing_of
+from likewise.training.feeds import preprocessing_of
 
 
 class Runner(Interface):

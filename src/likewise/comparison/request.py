@@ -17,12 +17,11 @@ from likewise.comparison.tuning import draw_sets
 from likewise.configuration import divided, with_settings
 from likewise.data.dataset import Dataset, Features
 from likewise.data.readers import read
-from likewise.data.splits import folds, split
+from likewise.data.splits import SPLIT_SEED, folds, split
 from likewise.environment import checked_device
 from likewise.files import file_digest
 from likewise.methods import METHODS, Method, load_method
 from likewise.protocols import PROTOCOLS, Protocol, load_protocol
-from likewise.training.train import SPLIT_SEED, checked_weights
 
 # One or two of each of the papers' families, those that a first look should have.
 PAPER_METHODS = (
@@ -154,7 +153,7 @@ def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[
     protocol = with_settings(chosen, request.settings)
     trials = protocol.trials if request.trials is None else request.trials
     num_folds = protocol.folds if request.folds is None else request.folds
-    weights = checked_weights(protocol, request.weights)
+    weights = protocol.weights_file(request.weights)
     methods = methods_of(request.methods, chosen.name)
     sources = []
     for name, dataset in datasets.items():

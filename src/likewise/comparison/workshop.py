@@ -23,7 +23,7 @@ from likewise.configuration import as_table, from_table
 from likewise.data.dataset import Dataset
 from likewise.data.guard import TestGuard, TestKey, TestPart
 from likewise.data.packed import PackedImages
-from likewise.data.splits import Split, folds
+from likewise.data.splits import SPLIT_SEED, Split, folds
 from likewise.environment import num_threads
 from likewise.files import file_digest, write_whole
 from likewise.models.network import Network, NetworkSpec, make_network
@@ -31,7 +31,6 @@ from likewise.training.feeds import Feed, make_feed
 from likewise.training.fit import fit
 from likewise.training.loop import network_spec
 from likewise.training.scoring import embed_feed, protocol_scores, vectors_to_score
-from likewise.training.train import SPLIT_SEED
 
 SCORING = "final scores"  # what the test classes are opened for
 THUMBNAIL, SMALL_THUMBNAIL = 64, 32  # pixels a side

@@ -19,6 +19,7 @@ from likewise.data.guard import TestGuard, TestPart
 
 Indices = npt.NDArray[np.int64]
 FORMAT = "likewise split 1"
+SPLIT_SEED = 0  # of trainings and comparisons: the same test classes for every one on a data set
 
 
 @dataclass(frozen=True, eq=False)

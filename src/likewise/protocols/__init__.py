@@ -80,6 +80,22 @@ class Protocol:
         if not 0 <= self.validation < 1:
             raise ValueError(f"validation={self.validation}: expected a share of the training classes, such as 0.2, or 0 for none")
 
+    def weights_file(self, given: str | Path | None) -> Path | None:
+        """The file of pretrained weights, if one is given and the protocol takes one."""
+        if given is None:
+            if self.weights == "required":
+                raise ValueError(
+                    f"protocol {self.name} starts from pretrained weights of {self.backbone}: give --weights FILE "
+                    "(.safetensors or .pth), or --set weights=random to start from nothing"
+                )
+            return None
+        if self.weights == "random":
+            raise ValueError(f"protocol {self.name} starts from random weights: leave --weights out, or --set weights=optional")
+        path = Path(given)
+        if not path.is_file():
+            raise ValueError(f"there is no weights file {path}: give the path of a .safetensors or .pth file")
+        return path
+
 
 def load_protocol(name: str | Path | Protocol) -> Protocol:
     """The protocol of this name, or of this .toml file."""

@@ -14,9 +14,10 @@ from likewise.evaluation.embedding_file import read_embeddings
 from likewise.evaluation.scores import summarise
 from likewise.models.backbones import Level
 from likewise.terminal.progress_bar import progress_bar
-from likewise.terminal.run_view import finished_run, result_view
+from likewise.terminal.run_view import result_view
 from likewise.terminal.score_tables import summary_view
 from likewise.training.run_embeddings import scored_embeddings, write_embeddings
+from likewise.training.run_folder import RunFolder
 
 
 def run_embed(run: Path, data: str, out: Path, *, levels: str | None, mirror: bool, device: str) -> None:
@@ -81,7 +82,7 @@ def run_evaluate(
 
 def _show_run(folder: Path, *, as_json: bool) -> None:
     """The scores that a run ended with."""
-    result = finished_run(folder)
+    result = RunFolder(folder).result()
     if as_json:
         print(json.dumps({"run": str(folder), "scores": result.scores}, indent=2, allow_nan=False))
     else:

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from likewise.training.run_folder import RunFolder
-from likewise.training.train import TrainingResult, result_of
-
-
-def finished_run(path: Path) -> TrainingResult:
-    """The result of the run in this folder, as it ended."""
-    folder = RunFolder(path)
-    content = folder.scores()
-    if content is None:
-        ended = "has not ended: go on with its command and --resume"
-        what = ended if folder.config() is not None else "is a folder that holds no run: give a run, or a file of embeddings"
-        raise ValueError(f"{path} {what}")
-    return result_of(folder, content)
+from likewise.training.run_folder import TrainingResult
 
 
 def result_view(result: TrainingResult) -> RenderableType:

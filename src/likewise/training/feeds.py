@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from likewise.data.augmentation import AUGMENTATIONS
 from likewise.data.batches import Batches, keep_resident
 from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features
 from likewise.data.packed import PackedImages, Problem
+from likewise.models.embedder import Preprocessing
 from likewise.progress import ProgressCallback
 from likewise.protocols import Protocol
 from likewise.samplers import BatchSampler
@@ -89,6 +92,16 @@ def make_feed(dataset: Dataset, protocol: Protocol, *, on_progress: ProgressCall
     """The data set packed as the protocol says; vectors as they are."""
     if isinstance(dataset.items, Features):
         return Feed(torch.from_numpy(dataset.items.array), dataset.labels, np.arange(len(dataset)))
-    side = None if protocol.side == "as_is" else protocol.side
-    packed = pack(dataset, side=side, on_progress=on_progress)
+    packed = pack(dataset, side=_side(protocol), on_progress=on_progress)
     return Feed(packed, packed.labels.numpy(), packed.indices.numpy(), packed.skipped)
+
+
+def preprocessing_of(protocol: Protocol, dataset: Dataset) -> Preprocessing | None:
+    """How the protocol scores images; None for vectors."""
+    if isinstance(dataset.items, Features):
+        return None
+    return Preprocessing(side=_side(protocol), augmentation=AUGMENTATIONS[protocol.test_augmentation])
+
+
+def _side(protocol: Protocol) -> int | Literal["auto"] | None:
+    return None if protocol.side == "as_is" else protocol.side

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,20 +38,15 @@ def fit(
     validation: Feed | None = None,
     device: str = "auto",
     micro_batch: int | None = None,
-    on_step: Callable[[int], None] | None = None,
+    listener: Listener | None = None,
 ) -> Fit:
     """Trains a method on a feed under a protocol. The best step is chosen on `validation`: items of other (training) classes."""
     devices = Devices(protocol, device=device)
     if devices.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(devices.device)
     training = Training(method, protocol, feed, seed=seed, devices=devices, weights=weights, validation=validation, micro_batch=micro_batch)
-    training.run(None if on_step is None else _StepListener(on_step))
+    training.run(listener)
     return fitted(training)
-
-
-class _StepListener(Listener):
-    def __init__(self, on_step: Callable[[int], None]) -> None:
-        self.step = on_step  # type: ignore[assignment]
 
 
 def fitted(training: Training) -> Fit:

@@ -33,9 +33,15 @@ Row = dict[str, float]
 
 
 class Listener:
-    """What a training tells and asks. This one does not listen; a run folder's writes files."""
+    """What a training tells and asks. This one does not listen: others do what they override."""
 
-    kept = ""  # where the last good checkpoint is, in words, for messages
+    last_checkpoint = ""  # where it is, in words, for messages
+
+    def began(self, step: int, steps: int) -> None:
+        """The training begins, or goes on, after so many of its steps."""
+
+    def ended(self) -> None:
+        """It has come to its end, was stopped, or failed."""
 
     def step(self, step: int) -> None:
         """A step was taken: the `step`-th."""
@@ -45,6 +51,9 @@ class Listener:
 
     def warning(self, text: str) -> None:
         """Something is going wrong."""
+
+    def message(self, text: str) -> None:
+        """Something that whoever waits should know now."""
 
     def wants_checkpoint(self, step: int) -> bool:
         return False
@@ -113,8 +122,13 @@ class Training:
     def run(self, listener: Listener | None = None) -> bool:
         """To the last step; False if the listener wanted it to stop before. The caller's random state stays as it is."""
         cuda = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=cuda):
-            return self._run(Listener() if listener is None else listener)
+        listener = Listener() if listener is None else listener
+        listener.began(self.step, self.protocol.steps)
+        try:
+            with torch.random.fork_rng(devices=cuda):
+                return self._run(listener)
+        finally:
+            listener.ended()
 
     def _run(self, listener: Listener) -> bool:
         every = max(1, self.protocol.steps // LOGGED)
@@ -125,7 +139,7 @@ class Training:
             inputs, labels, positions = next(stream)
             self._add_gradients(inputs, labels, positions)
             if self.device.type == "cpu":  # before the weights take it: then the first bad tensor is the cause
-                self._watch(inputs, listener.kept)
+                self._watch(inputs, listener.last_checkpoint)
             self._update()
             at_end = self.step == self.protocol.steps
             validates = self.validation is not None and (self.step % self.protocol.validate_every == 0 or at_end)
@@ -133,7 +147,7 @@ class Training:
             saves = not at_end and (stops or listener.wants_checkpoint(self.step))
             logs = self.step % every == 0 or validates or at_end
             if logs or saves:
-                self._watch(inputs, listener.kept, weights=saves)
+                self._watch(inputs, listener.last_checkpoint, weights=saves)
             if logs:
                 self.seconds += time.perf_counter() - began
                 self._log(listener, validates)
@@ -230,11 +244,11 @@ class Training:
         self.devices.backward(loss)
         return loss.detach(), tuple(vectors.detach() for vectors in embeddings)
 
-    def _watch(self, inputs: Tensor, kept: str, *, weights: bool = False) -> None:
+    def _watch(self, inputs: Tensor, last_checkpoint: str, *, weights: bool = False) -> None:
         """Looks at the loss; at the `weights` too before they are kept, as a finite loss can have a gradient that is not."""
         held = self.network.parameters() if weights else ()
         if not self._summed.isfinite() or not all(parameter.isfinite().all() for parameter in held):
-            raise divergence(self.step, self.network, inputs, kept)
+            raise divergence(self.step, self.network, inputs, last_checkpoint)
 
     def _log(self, listener: Listener, validates: bool) -> None:
         row: Row = {"step": self.step, "loss": float(self._summed) / max(self._num_summed, 1), "seconds": self.seconds}

@@ -17,8 +17,10 @@ import csv
 import io
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,18 @@ from likewise.files import is_unfinished, remove_unfinished, write_whole
 from likewise.training.checkpoints import Checkpoints
 
 COLUMNS = ("step", "loss", "seconds", "images_per_second", "R@1", "MAP@R")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """How a run ended."""
+
+    folder: Path
+    scores: dict[str, float]  # of the test classes, in [0, 1]
+    best_step: int
+    validation: dict[str, float] | None
+    seconds: float
+    notes: tuple[str, ...] = ()
 
 
 class RunFolder:
@@ -77,6 +91,31 @@ class RunFolder:
     def scores(self) -> dict[str, Any] | None:
         return self.read_json("scores.json")
 
+    def result(self) -> TrainingResult:
+        """How the run ended."""
+        content = self.scores()
+        if content is None:
+            ended = "has not ended: go on with its command and --resume"
+            what = ended if self.config() is not None else "is a folder that holds no run: give a run, or a file of embeddings"
+            raise ValueError(f"{self.path} {what}")
+        return self.result_of(content)
+
+    def result_of(self, content: dict[str, Any]) -> TrainingResult:
+        """What `scores.json` holds, as a result."""
+        return TrainingResult(
+            folder=self.path,
+            scores=content["scores"],
+            best_step=content["best_step"],
+            validation=content["validation"],
+            seconds=content["seconds"],
+            notes=tuple(content["notes"]),
+        )
+
+    def end(self, config: dict[str, Any], content: dict[str, Any]) -> None:
+        """Writes the card and then the scores: a run with scores has ended."""
+        self.write_text("README.md", _card(config, content))
+        self.write_json("scores.json", content)
+
     def read_json(self, name: str) -> dict[str, Any] | None:
         try:
             held: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
@@ -111,3 +150,48 @@ def environment() -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "command": sys.argv,
     }
+
+
+def _card(config: dict[str, Any], content: dict[str, Any]) -> str:
+    """What was trained on what, how it scored, and the exact command."""
+    method, protocol = config["method"], config["protocol"]
+    scores = content["scores"]
+    validation = content["validation"]
+    lines = [
+        f"# {method['title']} on {config['data']['name']}",
+        "",
+        f"{method['summary'][:1].upper()}{method['summary'][1:]} ({method['paper']}). Protocol `{protocol['name']}`: {protocol['about']}.",
+        "",
+        *(_table(scores) if scores else ("No scores: see the notes.", "")),
+        f"Scores of {content['num_test_items']:,} items of test classes, opened once, after training (`test_openings.jsonl`).",
+        "",
+        f"- step: {content['best_step']} of {protocol['steps']}"
+        + (
+            f", chosen on held-out training classes (MAP@R {validation['MAP@R']:.1%})"
+            if validation
+            else ", the last: no classes were held out"
+        ),
+        f"- time: {content['seconds']:.1f} s of training; peak memory {content['peak_bytes'] / 2**20:,.0f} MiB",
+        f"- seed {config['seed']}; data fingerprint `{config['data']['fingerprint'][:16]}`; weights"
+        f" {'random' if config['weights'] is None else '`sha256 ' + config['weights'][:16] + '`'}",
+        *[f"- note: {note}" for note in content["notes"]],
+        "",
+        "```sh",
+        _command(),
+        "```",
+        "",
+        "Use it: `likewise embed . DATA -o vectors.npz`, or in Python `likewise.Embedder.load(folder).embed(paths)`.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _table(scores: dict[str, float]) -> list[str]:
+    values = [f"{value:.1%}" for value in scores.values()]
+    return [f"| {' | '.join(scores)} |", f"|{'---|' * len(scores)}", f"| {' | '.join(values)} |", ""]
+
+
+def _command() -> str:
+    """The command line of this process, as it can be typed again."""
+    program = Path(sys.argv[0]).name
+    return shlex.join(["likewise" if program in ("likewise", "__main__.py") else program, *sys.argv[1:]])

@@ -6,48 +6,35 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from likewise.configuration import as_table, divided, with_settings
-from likewise.data.augmentation import AUGMENTATIONS
-from likewise.data.dataset import Dataset, Features
+from likewise.data.dataset import Dataset
 from likewise.data.packed import left_out
 from likewise.data.readers import read
-from likewise.data.splits import Split, folds, split
+from likewise.data.splits import SPLIT_SEED, Split, folds, split
+from likewise.files import file_digest
 from likewise.methods import Method, load_method
-from likewise.models.embedder import Embedder, Preprocessing
+from likewise.models.embedder import Embedder
 from likewise.models.network import Network
 from likewise.progress import ProgressCallback
 from likewise.protocols import Protocol, load_protocol
 from likewise.training.devices import Devices
-from likewise.training.feeds import Feed, make_feed
+from likewise.training.feeds import Feed, Int64s, make_feed, preprocessing_of
 from likewise.training.fit import Fit, fitted
-from likewise.training.loop import Training
-from likewise.training.run_card import write_card
-from likewise.training.run_folder import RunFolder, environment
-from likewise.training.run_writer import Keeper
+from likewise.training.loop import Listener, Training
+from likewise.training.run_folder import RunFolder, TrainingResult, environment
+from likewise.training.run_writer import RunWriter
 from likewise.training.scoring import embed_feed, protocol_scores, vectors_to_score
 
-SPLIT_SEED = 0  # the same test classes for every run on a data set
 PURPOSE = "final score of a training run"
 
 
-class Interrupted(Exception):
-    """Ctrl-C or SIGTERM: the step was finished and a checkpoint written. The message says how to go on."""
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingResult:
-    folder: Path
-    scores: dict[str, float]  # of the test classes, in [0, 1]
-    best_step: int
-    validation: dict[str, float] | None
-    seconds: float
-    notes: tuple[str, ...] = ()
+class TrainingStopped(Exception):
+    """By Ctrl-C, SIGTERM or a listener: the step was finished and a checkpoint written. The message says how to go on."""
 
 
 def train(
@@ -63,7 +50,7 @@ def train(
     resume: bool = False,
     device: str = "auto",
     checkpoint_every: int | None = None,
-    progress: bool = False,
+    listener: Listener | None = None,
     on_progress: ProgressCallback | None = None,
 ) -> TrainingResult:
     """Trains a method on the training classes of a data set and scores it, once, on the test classes.
@@ -72,12 +59,13 @@ def train(
     micro_batch       embeds so many items at a time, with the gradient of the whole batch (gradient caching)
     resume            goes on from the last checkpoint in `out`
     checkpoint_every  steps between checkpoints; None: a minute between them
+    listener          is told of steps, losses, scores and warnings, and may stop the training
     on_progress       is told how many images are packed
     """
     chosen, conditions = resolved(method, protocol, settings or {})
     dataset = data if isinstance(data, Dataset) else read(data)
     folder = RunFolder(Path(out))
-    weights_file = checked_weights(conditions, weights)
+    weights_file = conditions.weights_file(weights)
     config = {
         "method": as_table(chosen),
         "protocol": as_table(conditions),
@@ -90,13 +78,18 @@ def train(
     first = devices.rank == 0
     if first:
         folder.check(config, resume=resume)
-    done = folder.scores()
-    if done is not None and resume:
-        return result_of(folder, done)
+    if resume and folder.scores() is not None:
+        return folder.result()
     parts = split(dataset, seed=SPLIT_SEED, record=folder.openings)
+    # what could not be scored in the end, or not be trained, is refused before images are packed
+    preprocessing_of(conditions, dataset)
+    held_out = held_out_items(dataset, parts, conditions)
+    trained_on = parts.train if held_out is None else np.setdiff1d(parts.train, held_out)
+    chosen.make_sampler(
+        dataset.labels[trained_on], conditions.batch, few_classes=conditions.few_classes, rank=devices.rank, num_ranks=devices.num_ranks
+    )
     feed = make_feed(parts.train_part(dataset), conditions, on_progress=on_progress)
-    training_feed, validation = hold_out(dataset, parts, feed, conditions)
-    preprocessing_of(conditions, dataset)  # what could not be scored in the end is refused now
+    training_feed, validation = hold_out(feed, parts, held_out)
     training = Training(
         chosen,
         conditions,
@@ -114,10 +107,13 @@ def train(
     state = folder.checkpoints.load() if resume else None
     if state is not None:
         training.load_state_dict(state)
-    with Keeper(folder, training, every=checkpoint_every, progress=progress and first, writes=first) as keeper:
-        finished = training.run(keeper)
+    told = listener if listener is not None and first else Listener()
+    with RunWriter(folder, training, every=checkpoint_every, listener=told, writes=first) as writer:
+        finished = training.run(writer)
     if not finished:
-        raise Interrupted(f"stopped after step {training.step} of {conditions.steps}; the same command with --resume goes on from there")
+        raise TrainingStopped(
+            f"stopped after step {training.step} of {conditions.steps}; the same command with --resume goes on from there"
+        )
     return _finish(folder, dataset, parts, training, config, notes=(*dataset.notes, *parts.notes, *feed_notes(feed)))
 
 
@@ -129,33 +125,16 @@ def resolved(method: str | Path | Method, protocol: str | Path | Protocol, setti
     return with_settings(chosen, parts["method"]), with_settings(conditions, parts["protocol"])
 
 
-def checked_weights(protocol: Protocol, weights: str | Path | None) -> Path | None:
-    """The weights file, if there is one and the protocol takes one."""
-    if weights is None:
-        if protocol.weights == "required":
-            raise ValueError(
-                f"protocol {protocol.name} starts from pretrained weights of {protocol.backbone}: give --weights FILE "
-                "(.safetensors or .pth), or --set weights=random to start from nothing"
-            )
-        return None
-    if protocol.weights == "random":
-        raise ValueError(f"protocol {protocol.name} starts from random weights: leave --weights out, or --set weights=optional")
-    path = Path(weights)
-    if not path.is_file():
-        raise ValueError(f"there is no weights file {path}: give the path of a .safetensors or .pth file")
-    return path
-
-
-def hold_out(dataset: Dataset, parts: Split, feed: Feed, protocol: Protocol) -> tuple[Feed, Feed | None]:
-    """The feed without, and with only, the classes on which the best step is chosen."""
+def held_out_items(dataset: Dataset, parts: Split, protocol: Protocol) -> Int64s | None:
+    """The numbers of the training items on whose classes the best step is chosen; None: the last step is taken."""
     if protocol.validation == 0:
-        return feed, None
+        return None
     num_folds = max(round(1 / protocol.validation), 2)
     if parts.num_train_classes < 2 * num_folds:
         most = parts.num_train_classes // 2
         if protocol.few_classes == "more_images":  # a protocol for whatever data there is: two classes, or else none
             if most < 2:
-                return feed, None
+                return None
             num_folds = most
         else:
             share = f"--set validation={math.ceil(100 / most) / 100}, or " if most >= 2 else ""
@@ -163,18 +142,19 @@ def hold_out(dataset: Dataset, parts: Split, feed: Feed, protocol: Protocol) -> 
                 f"validation={protocol.validation} of {parts.num_train_classes} training classes is less than two classes, and fewer tell "
                 f"nothing: {share}--set validation=0 to take the last step"
             )
-    fold = folds(dataset, parts.train, k=num_folds, seed=SPLIT_SEED)[0]
-    held = np.isin(parts.train[feed.indices], fold.validation)
-    return feed.subset(np.flatnonzero(~held)), feed.subset(np.flatnonzero(held))
+    return folds(dataset, parts.train, k=num_folds, seed=SPLIT_SEED)[0].validation
+
+
+def hold_out(feed: Feed, parts: Split, held_out: Int64s | None) -> tuple[Feed, Feed | None]:
+    """The feed of the training part without, and with only, the items that are held out."""
+    if held_out is None:
+        return feed, None
+    is_held_out = np.isin(parts.train[feed.indices], held_out)
+    return feed.subset(np.flatnonzero(~is_held_out)), feed.subset(np.flatnonzero(is_held_out))
 
 
 def feed_notes(feed: Feed) -> tuple[str, ...]:
     return (left_out(feed.skipped),) if feed.skipped else ()
-
-
-def file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _finish(
@@ -186,17 +166,8 @@ def _finish(
         preprocessing = preprocessing_of(training.protocol, dataset)
         Embedder(training.network, preprocessing, card={"config": config}, device=training.device).save(folder.embedder)
         content = _test_scores(folder, dataset, parts, training, config, notes)
-        write_card(folder, config, content)
-        folder.write_json("scores.json", content)  # last: a run with scores has ended
-    return result_of(folder, training.devices.from_first(content))
-
-
-def preprocessing_of(protocol: Protocol, dataset: Dataset) -> Preprocessing | None:
-    """How the protocol scores images; None for vectors."""
-    if isinstance(dataset.items, Features):
-        return None
-    side = None if protocol.side == "as_is" else protocol.side
-    return Preprocessing(side=side, augmentation=AUGMENTATIONS[protocol.test_augmentation])
+        folder.end(config, content)
+    return folder.result_of(training.devices.from_first(content))
 
 
 def _test_scores(
@@ -234,15 +205,3 @@ def decision(config: dict[str, Any], network: Network) -> str:
     for name, held in sorted(network.state_dict().items()):
         digest.update(name.encode() + held.detach().float().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def result_of(folder: RunFolder, content: dict[str, Any]) -> TrainingResult:
-    """As `scores.json` holds it."""
-    return TrainingResult(
-        folder=folder.path,
-        scores=content["scores"],
-        best_step=content["best_step"],
-        validation=content["validation"],
-        seconds=content["seconds"],
-        notes=tuple(content["notes"]),
-    )
