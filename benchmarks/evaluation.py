@@ -169,9 +169,9 @@ def measure(entry: str, size: str, device: str) -> dict[str, object]:
 
 def breakdown(size: str) -> None:
     """Where the time goes on CUDA: the products alone, counting alone, and everything, for several blocks, mirrored or not."""
-    from likewise.evaluation import ranks as ranks_module
     from likewise.evaluation import retrieval
-    from likewise.evaluation.similarity import Scorer, full_float32
+    from likewise.evaluation.ranks import rank_counter
+    from likewise.evaluation.similarity import PairwiseSimilarity, full_float32
 
     embeddings, labels = data(size, "cuda")
 
@@ -192,23 +192,28 @@ def breakdown(size: str) -> None:
             timed(f"products alone, {side} x {side} blocks, all", lambda side=side, out=out: products(embeddings, side, out, False))
             timed(f"products alone, {side} x {side} blocks, mirrored", lambda side=side, out=out: products(embeddings, side, out, True))
             del out
-        scorer = Scorer.of(embeddings, None, "cosine")
-        timed("norms, factors, slack", lambda: (lambda s: (s.query_factor, s.slack(torch.float32)))(Scorer.of(embeddings, None, "cosine")))
-        timed("exact copies", lambda: ranks_module.Duplicates.of(embeddings))
-        classes = ranks_module.Classes.of(labels, labels)
+        pairwise = PairwiseSimilarity.of(embeddings, None, "cosine")
+        timed(
+            "norms, factors, slack",
+            lambda: (lambda s: (s.query_factor, s.slack(torch.float32)))(PairwiseSimilarity.of(embeddings, None, "cosine")),
+        )
+        timed("exact copies", lambda: rank_counter.Duplicates.of(embeddings))
+        classes = rank_counter.Classes.of(labels, labels)
 
         def positives():
             groups = list(classes.groups((classes.query_count > 1).nonzero().flatten(), 1 << 20))
-            return ranks_module.Positives.of(scorer, groups, True, False)
+            return rank_counter.Positives.of(pairwise, groups, True, False)
 
-        timed("positives and their scores", positives)
+        timed("positives and their similarities", positives)
         pairs = torch.randint(0, len(labels), (2, 1_000_000), device="cuda")
-        timed("exact scores of 1,000,000 pairs", lambda: scorer.exact(pairs[0], pairs[1]))
+        timed("exact similarities of 1,000,000 pairs", lambda: pairwise.exact(pairs[0], pairs[1]))
         table = positives().for_all_queries(len(labels)).most_first()
-        slack = scorer.slack(torch.float32)[table.rows]
+        slack = pairwise.slack(torch.float32)[table.rows]
         for side in (4096, 8192, 16384):
-            block = scorer.query_factor[:side] @ scorer.query_factor[:side].T
-            counts = ranks_module.BandCounts((table.score + slack).float(), (table.score - slack).float(), table.index, table.count, None)
+            block = pairwise.query_factor[:side] @ pairwise.query_factor[:side].T
+            counts = rank_counter.BandCounts(
+                (table.similarity + slack).float(), (table.similarity - slack).float(), table.index, table.count, None
+            )
             part = slice(0, len(block))
             scale = (len(labels) / len(block)) ** 2
             timed(f"counting one {side} block ({scale:.1f} of them), rows", lambda c=counts, b=block, p=part: c.add(b, p, 0))
@@ -217,10 +222,10 @@ def breakdown(size: str) -> None:
         for block in (4096, 8192, 16384):
 
             def everything(symmetric=symmetric, block=block):
-                scorer = Scorer.of(embeddings, None, "cosine")
-                wanted = ranks_module.Wanted(max(KS), True, True)
-                counter = ranks_module.RankCounter(
-                    scorer, True, wanted, ranks_module.Duplicates.of(embeddings), block, block, symmetric=symmetric
+                pairwise = PairwiseSimilarity.of(embeddings, None, "cosine")
+                wanted = rank_counter.Wanted(max(KS), True, True)
+                counter = rank_counter.RankCounter(
+                    pairwise, True, wanted, rank_counter.Duplicates.of(embeddings), block, block, symmetric=symmetric
                 )
                 with full_float32():
                     list(counter.ranks(labels, labels))

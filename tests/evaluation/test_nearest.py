@@ -109,7 +109,7 @@ def test_one_product_for_both_of_its_rows(rng, monkeypatch, k, exclude_self, at_
     index, similarity = nearest(vectors, vectors, k, exclude_self=exclude_self)
     other, other_similarity = nearest(vectors, vectors.clone(), k, exclude_self=exclude_self)
     torch.testing.assert_close(index, other, rtol=0, atol=0)
-    torch.testing.assert_close(similarity, other_similarity, rtol=0, atol=0 if k <= nearest_module.MOST_RESCORED else 1e-6)
+    torch.testing.assert_close(similarity, other_similarity, rtol=0, atol=0 if k <= nearest_module.MOST_COMPARED_EXACTLY else 1e-6)
 
 
 def test_several_squares_a_block(rng):

@@ -6,7 +6,7 @@ import torch
 from sklearn.metrics import average_precision_score
 
 from likewise.evaluation import PerQuery, pack_bits, per_query
-from likewise.evaluation import ranks as ranks_module
+from likewise.evaluation.ranks import rank_counter
 
 ALL = ("R@K", "RP", "MAP@R", "mAP")
 KS = (1, 2, 4, 8)
@@ -111,8 +111,8 @@ def test_sorting_and_counting_agree(monkeypatch, limit):
     for kind in ("copies", "unbalanced", "plain"):
         vectors, labels = case(kind)
         with monkeypatch.context() as patch:
-            patch.setattr(ranks_module, "MOST_COUNTED", limit)
-            patch.setattr(ranks_module, "FEW_POSITIVES", limit)
+            patch.setattr(rank_counter, "MOST_COUNTED", limit)
+            patch.setattr(rank_counter, "FEW_POSITIVES", limit)
             compare(per_query(vectors, labels, ks=KS, metrics=("R@K", "MAP@R"), block=50), loop(vectors, labels))
             compare(per_query(vectors, labels, ks=KS, metrics=("R@K", "MAP@R")), loop(vectors, labels))
             compare(per_query(vectors, labels, ks=KS, block=50), loop(vectors, labels))

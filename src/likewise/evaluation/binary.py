@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from likewise.evaluation.nearest import block_shape, check_k, top
-from likewise.evaluation.positives import Classes
-from likewise.evaluation.ranks import Ranks
+from likewise.evaluation.ranks.positives import Classes
+from likewise.evaluation.ranks.rank_counter import PositiveRanks
 from likewise.evaluation.similarity import Embeddings, as_embeddings
 
 
@@ -61,7 +61,7 @@ def hamming_nearest(
 
 def hamming_ranks(
     queries: Embeddings, gallery: Embeddings | None, query_codes: Tensor, gallery_codes: Tensor, block: int | Literal["auto"]
-) -> Iterator[Ranks]:
+) -> Iterator[PositiveRanks]:
     """Ranks of all positives by Hamming distance; without a gallery every item queries all others."""
     own, other = _check_packed(queries, queries if gallery is None else gallery)
     rows, columns = block_shape(block, len(other), 1, own.is_cuda)
@@ -87,7 +87,7 @@ def hamming_ranks(
                 rank = torch.searchsorted(keys.sort(dim=1).values, thresholds) + 1
             rank = rank.masked_fill(thresholds.isinf(), len(other) + 1).sort(dim=1).values
             count = torch.full_like(part, positives.shape[1] - int(gallery is None))
-            yield Ranks(part, count, rank[:, : positives.shape[1] - int(gallery is None)])
+            yield PositiveRanks(part, count, rank[:, : positives.shape[1] - int(gallery is None)])
 
 
 def _check_packed(queries: Embeddings, gallery: Embeddings) -> tuple[Tensor, Tensor]:

@@ -164,8 +164,8 @@ def _take(between: Array, at_start: Array, gain: Array, threshold: Array, *, tri
 def _meet(seeds: Seeds, rows: Tensor, squared_norm: Tensor, *, first: int) -> None:
     """Bring `nearest` and `squared_distance` up to date with the centres chosen from position `first` on, in place."""
     fresh = seeds.chosen[first:]
-    position, score = _assign(rows, rows[fresh])
-    distance = (squared_norm - 2 * score).clamp_(min=0)
+    position, similarity = _assign(rows, rows[fresh])
+    distance = (squared_norm - 2 * similarity).clamp_(min=0)
     closer = distance < seeds.squared_distance
     torch.where(closer, position + first, seeds.nearest, out=seeds.nearest)
     torch.where(closer, distance, seeds.squared_distance, out=seeds.squared_distance)
@@ -174,21 +174,21 @@ def _meet(seeds: Seeds, rows: Tensor, squared_norm: Tensor, *, first: int) -> No
 
 
 def _lloyd(rows: Tensor, seeds: Seeds, *, iterations: int, tolerance: float) -> Clusters:
-    # ||x - c||^2 = ||x||^2 - 2 score, score = x.c - ||c||^2 / 2: the nearest centroid has the highest score
+    # ||x - c||^2 = ||x||^2 - 2 similarity, similarity = x.c - ||c||^2 / 2: the nearest centroid has the highest similarity
     squared_norm = rows.square().sum(dim=1)
-    centroids, assignment, score = rows[seeds.chosen], seeds.nearest, (squared_norm - seeds.squared_distance) / 2
-    inertia = float((squared_norm - 2 * score).double().sum())
+    centroids, assignment, similarity = rows[seeds.chosen], seeds.nearest, (squared_norm - seeds.squared_distance) / 2
+    inertia = float((squared_norm - 2 * similarity).double().sum())
     changed = torch.ones(len(centroids), dtype=torch.bool, device=rows.device)
     for _ in range(iterations):
-        updated, moved = _update(rows, centroids, assignment, distance=squared_norm - 2 * score, changed=changed)
+        updated, moved = _update(rows, centroids, assignment, distance=squared_norm - 2 * similarity, changed=changed)
         before_assignment = assignment
-        assignment, score = _reassign(rows, updated, moved, assignment, score)
+        assignment, similarity = _reassign(rows, updated, moved, assignment, similarity)
         centroids = updated
         differs = assignment != before_assignment
         changed = torch.zeros_like(changed)
         changed[assignment[differs]] = True
         changed[before_assignment[differs]] = True
-        previous, inertia = inertia, float((squared_norm - 2 * score).double().sum())
+        previous, inertia = inertia, float((squared_norm - 2 * similarity).double().sum())
         if previous - inertia <= tolerance * previous or not bool(differs.any()):
             break
     exact = torch.zeros((), dtype=torch.float64, device=rows.device)
@@ -209,47 +209,47 @@ def _update(rows: Tensor, centroids: Tensor, assignment: Tensor, *, distance: Te
     return updated, changed | empty
 
 
-def _reassign(rows: Tensor, centroids: Tensor, moved: Tensor, assignment: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
-    """Nearest centroids after `moved` ones moved, from the assignment and scores before."""
+def _reassign(rows: Tensor, centroids: Tensor, moved: Tensor, assignment: Tensor, similarity: Tensor) -> tuple[Tensor, Tensor]:
+    """Nearest centroids after `moved` ones moved, from the assignment and similarities before."""
     movers = moved.nonzero().squeeze(1)
     if 2 * len(movers) > len(centroids):
         return _assign(rows, centroids)
-    members = moved[assignment].nonzero().squeeze(1)  # the others keep centroid and score
-    assignment, before, score = assignment.clone(), score, score.clone()
-    score[members] = _own_score(rows, centroids, assignment, members)
-    farther = score < before
+    members = moved[assignment].nonzero().squeeze(1)  # the others keep centroid and similarity
+    assignment, before, similarity = assignment.clone(), similarity, similarity.clone()
+    similarity[members] = _own_similarity(rows, centroids, assignment, members)
+    farther = similarity < before
     some, all_ = (~farther).nonzero().squeeze(1), farther.nonzero().squeeze(1)
     if len(movers):
-        found, found_score = _assign(rows, centroids[movers], some)
-        better = found_score > score[some]
+        found, found_similarity = _assign(rows, centroids[movers], some)
+        better = found_similarity > similarity[some]
         assignment[some] = torch.where(better, movers[found], assignment[some])
-        score[some] = torch.where(better, found_score, score[some])
+        similarity[some] = torch.where(better, found_similarity, similarity[some])
     if len(all_):
-        assignment[all_], score[all_] = _assign(rows, centroids, all_)
-    return assignment, score
+        assignment[all_], similarity[all_] = _assign(rows, centroids, all_)
+    return assignment, similarity
 
 
 def _assign(rows: Tensor, centroids: Tensor, which: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Index and score of the nearest centroid of each of the rows `which`."""
+    """Index and similarity of the nearest centroid of each of the rows `which`."""
     half = centroids.square().sum(dim=1) / 2
     transposed = centroids.T.contiguous()
     count = len(rows) if which is None else len(which)
     index = torch.empty(count, dtype=torch.int64, device=rows.device)
-    score = torch.empty(count, dtype=rows.dtype, device=rows.device)
+    similarity = torch.empty(count, dtype=rows.dtype, device=rows.device)
     for block in _blocks(count, len(centroids), rows.device):
         part = rows[block] if which is None else rows[which[block]]
-        score[block], index[block] = torch.addmm(-half, part, transposed).max(dim=1)
-    return index, score
+        similarity[block], index[block] = torch.addmm(-half, part, transposed).max(dim=1)
+    return index, similarity
 
 
-def _own_score(rows: Tensor, centroids: Tensor, assignment: Tensor, which: Tensor) -> Tensor:
-    """Scores of the rows `which` with their own centroids."""
+def _own_similarity(rows: Tensor, centroids: Tensor, assignment: Tensor, which: Tensor) -> Tensor:
+    """Similarities of the rows `which` with their own centroids."""
     half = centroids.square().sum(dim=1) / 2
-    score = torch.empty(len(which), dtype=rows.dtype, device=rows.device)
+    similarity = torch.empty(len(which), dtype=rows.dtype, device=rows.device)
     for block in _blocks(len(which), rows.shape[1], rows.device):
         own = assignment[which[block]]
-        score[block] = (rows[which[block]] * centroids[own]).sum(dim=1) - half[own]
-    return score
+        similarity[block] = (rows[which[block]] * centroids[own]).sum(dim=1) - half[own]
+    return similarity
 
 
 def _blocks(count: int, width: int, device: torch.device) -> list[slice]:

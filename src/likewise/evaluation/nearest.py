@@ -8,16 +8,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from likewise.evaluation.similarity import Embeddings, Scorer, coarse_float32, full_float32
+from likewise.evaluation.similarity import Embeddings, PairwiseSimilarity, coarse_float32, full_float32
 from likewise.evaluation.threads import for_each
 
 # Candidates beyond k: as many near ties at the k-th place are settled without a second look at the row.
 SPARE_CANDIDATES = 16
-# More neighbours than this, and only near ties are scored exactly: the exact scores of all would cost more than the matrix product.
-MOST_RESCORED = 32
+# More neighbours than this, and only near ties are compared exactly: doing so for all would cost more than the matrix product.
+MOST_COMPARED_EXACTLY = 32
 # Side of the square blocks where each product serves both of its rows.
 MIRRORED_SIDE = 4096
-# Up to here all scores of a self-search are one block of 256 MB: selection from whole rows is cheaper than merging.
+# Up to here all similarities of a self-search are one block of 256 MB: selection from whole rows is cheaper than merging.
 MOST_AT_ONCE = 8192
 # Most columns of a block: two-level selection wants long rows, running merges keep memory bounded for any gallery.
 MOST_COLUMNS = 1 << 16
@@ -35,17 +35,17 @@ def nearest(
 ) -> tuple[Tensor, Tensor]:
     """The k gallery items nearest to each query: index (Q, k) int64, and similarity (cosine) or distance (Euclidean) (Q, k).
 
-    Nearest first; of equals the lower gallery index first. The order is that of float64 scores that depend on the two vectors alone
-    (see `score`), so it is the same for every block size and device, and copies of an item tie. Similarities are these scores too up to
+    Nearest first; of equals the lower gallery index first. The order is that of `PairwiseSimilarity.exact`, in float64, which depends on
+    the two vectors alone: it is the same for every block size and device, and copies of an item tie. The similarities are these too up to
     k = 32; beyond, those without a near tie are float32 products, right to rounding. `exclude_self` drops gallery row i for query i: by
     index, never by value.
 
     block: queries and gallery items at once (memory grows with its square); the order does not depend on it.
     ranking: "exact", or "fast": four times as many candidates as asked for by a coarser matrix product (TF32 on CUDA, bfloat16 on
-    CPUs that have it), re-scored exactly.
+    CPUs that have it), compared again exactly.
     """
-    scorer = Scorer.of(queries, gallery, metric)
-    num_queries, num_items = len(scorer.queries), len(scorer.gallery)
+    pairwise = PairwiseSimilarity.of(queries, gallery, metric)
+    num_queries, num_items = len(pairwise.queries), len(pairwise.gallery)
     if exclude_self and num_queries > num_items:
         raise ValueError(
             f"exclude_self with {num_queries} queries and {num_items} gallery items: expected query i to be gallery row i; "
@@ -54,20 +54,20 @@ def nearest(
     check_k(k, num_items - int(exclude_self), exclude_self)
     if ranking not in ("exact", "fast"):
         raise ValueError(f"ranking is {ranking!r}: expected 'exact' or 'fast'")
-    rows, columns = block_shape(block, num_items, k, scorer.queries.is_cuda)
-    index = torch.empty(num_queries, k, dtype=torch.int64, device=scorer.queries.device)
-    similarity = torch.empty(num_queries, k, dtype=scorer.queries.dtype, device=scorer.queries.device)
+    rows, columns = block_shape(block, num_items, k, pairwise.queries.is_cuda)
+    index = torch.empty(num_queries, k, dtype=torch.int64, device=pairwise.queries.device)
+    similarity = torch.empty(num_queries, k, dtype=pairwise.queries.dtype, device=pairwise.queries.device)
     is_fast = ranking == "fast"
     with full_float32():
-        if block == "auto" and scorer.is_symmetric and not is_fast and worth_mirroring(scorer, num_queries, k):
-            for part, items, values in _search_mirrored(scorer, k, columns, exclude_self):
+        if block == "auto" and pairwise.is_symmetric and not is_fast and worth_mirroring(pairwise, num_queries, k):
+            for part, items, values in _search_mirrored(pairwise, k, columns, exclude_self):
                 index[part], similarity[part] = items, values.to(similarity.dtype)
         else:
             search = _search_fast if is_fast else search_exact
-            scorer.prepare()
+            pairwise.prepare()
 
             def one(part: Tensor) -> None:
-                index[part], values = search(scorer, part, k, columns, exclude_self)
+                index[part], values = search(pairwise, part, k, columns, exclude_self)
                 similarity[part] = values.to(similarity.dtype)
 
             with coarse_float32() if is_fast else full_float32():
@@ -89,7 +89,7 @@ def block_shape(block: int | str, num_items: int, k: int, is_cuda: bool) -> tupl
     """Queries and gallery items at once."""
     if block == "auto":
         columns = min(num_items, MOST_COLUMNS)
-        # 64 MB of scores on the CPU, and as much again for k candidates of 8 bytes several times over; sixteen times that on CUDA.
+        # 64 MB of similarities on the CPU, and as much again for k candidates of 8 bytes several times over; sixteen times that on CUDA.
         rows = min((1 << 24) // columns, (1 << 20) // k) * (16 if is_cuda else 1)
         return min(4096, max(64, rows)), columns
     if isinstance(block, bool) or not isinstance(block, int) or block < 1:
@@ -97,34 +97,33 @@ def block_shape(block: int | str, num_items: int, k: int, is_cuda: bool) -> tupl
     return block, block
 
 
-def search_exact(scorer: Scorer, rows: Tensor, k: int, block_columns: int, exclude_self: bool) -> tuple[Tensor, Tensor]:
+def search_exact(pairwise: PairwiseSimilarity, rows: Tensor, k: int, block_columns: int, exclude_self: bool) -> tuple[Tensor, Tensor]:
     """The k nearest of some queries (n, k) in exact order, and their similarities or negated squared distances in float64."""
     found = torch.empty(len(rows), k, dtype=torch.int64, device=rows.device)
     value = torch.empty(len(rows), k, dtype=torch.float64, device=rows.device)
     left, spare = torch.arange(len(rows), device=rows.device), SPARE_CANDIDATES
-    with_value = k <= MOST_RESCORED or scorer.metric == "euclidean"
+    with_value = k <= MOST_COMPARED_EXACTLY or pairwise.metric == "euclidean"
     while len(left):
-        num_candidates = min(k + spare, len(scorer.gallery) - int(exclude_self))
-        scores, candidates = _candidates(scorer, rows[left], num_candidates, block_columns, exclude_self)
-        is_complete = num_candidates == len(scorer.gallery) - int(exclude_self)
-        index, exact, is_settled = order_candidates(scorer, rows[left], scores, candidates, k, is_complete, with_value)
+        num_candidates = min(k + spare, len(pairwise.gallery) - int(exclude_self))
+        similarities, candidates = _candidates(pairwise, rows[left], num_candidates, block_columns, exclude_self)
+        is_complete = num_candidates == len(pairwise.gallery) - int(exclude_self)
+        index, exact, is_settled = order_candidates(pairwise, rows[left], similarities, candidates, k, is_complete, with_value)
         found[left], value[left] = index, exact
         left, spare = left[~is_settled], 4 * spare
     return found, value
 
 
 def order_candidates(
-    scorer: Scorer, rows: Tensor, scores: Tensor, candidates: Tensor, k: int, is_complete: bool, with_value: bool
+    pairwise: PairwiseSimilarity, rows: Tensor, similarities: Tensor, candidates: Tensor, k: int, is_complete: bool, with_value: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The k best of some candidates in exact order, their values, and whether nothing that is not a candidate can be among them.
 
-    Two scores further apart than twice the slack are in their true order; only runs of nearer ones are scored exactly, and all k if
-    `with_value`.
-    Without it the values of the others are block scores: right to rounding, while the order is exact in any case.
+    Two similarities further apart than twice the slack are in their true order; only runs of nearer ones are compared exactly, and all k
+    if `with_value`. Without it the values of the others are block similarities: right to rounding, while the order is exact in any case.
     """
-    scores, by = scores.sort(dim=1, descending=True)
+    similarities, by = similarities.sort(dim=1, descending=True)
     candidates = candidates.gather(1, by)
-    is_near = scores[:, :-1] - scores[:, 1:] <= (2 * scorer.slack(scores.dtype)[rows, None]).to(scores.dtype)
+    is_near = similarities[:, :-1] - similarities[:, 1:] <= (2 * pairwise.slack(similarities.dtype)[rows, None]).to(similarities.dtype)
     in_run = torch.nn.functional.pad(is_near, (0, 1)) | torch.nn.functional.pad(is_near, (1, 0))
     joins_kth = is_near[:, k - 1 :].cumprod(dim=1).bool()  # beyond the k-th: those in one run with it
     in_run[:, k:] &= joins_kth
@@ -133,8 +132,8 @@ def order_candidates(
     if with_value:
         to_score[:, :k] = True
     row, place = to_score.nonzero(as_tuple=True)
-    value = scorer.score_as_exact(rows, scores)
-    value[row, place] = scorer.exact(rows[row], candidates[row, place])
+    value = pairwise.as_exact(rows, similarities)
+    value[row, place] = pairwise.exact(rows[row], candidates[row, place])
     value[:, k:].masked_fill_(~joins_kth, -torch.inf)
     again = in_run.any(dim=1).nonzero().flatten()
     if len(again):
@@ -146,48 +145,48 @@ def order_candidates(
 
 @dataclass
 class Candidates:
-    """The `num` best gallery items of some queries so far by block score, in no particular order."""
+    """The `num` best gallery items of some queries so far by block similarity, in no particular order."""
 
     num: int
-    scores: Tensor | None = None  # (n, num)
+    similarities: Tensor | None = None  # (n, num)
     index: Tensor | None = None
     guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, scores: Tensor, start: int) -> None:
+    def add(self, similarities: Tensor, start: int) -> None:
         """Takes in a block: column j holds gallery item start + j."""
-        best, index = top(scores, min(self.num, scores.shape[1]))
+        best, index = top(similarities, min(self.num, similarities.shape[1]))
         index += start
         with self.guard:
-            if self.scores is not None and self.index is not None:
-                best, index = torch.cat([self.scores, best], dim=1), torch.cat([self.index, index], dim=1)
+            if self.similarities is not None and self.index is not None:
+                best, index = torch.cat([self.similarities, best], dim=1), torch.cat([self.index, index], dim=1)
                 if best.shape[1] > self.num:
                     best, at = best.topk(self.num, dim=1, sorted=False)
                     index = index.gather(1, at)
-            self.scores, self.index = best, index
+            self.similarities, self.index = best, index
 
     def found(self) -> tuple[Tensor, Tensor]:
-        assert self.scores is not None
+        assert self.similarities is not None
         assert self.index is not None
-        return self.scores, self.index
+        return self.similarities, self.index
 
 
-def _candidates(scorer: Scorer, rows: Tensor, num: int, block_columns: int, exclude_self: bool) -> tuple[Tensor, Tensor]:
+def _candidates(pairwise: PairwiseSimilarity, rows: Tensor, num: int, block_columns: int, exclude_self: bool) -> tuple[Tensor, Tensor]:
     candidates = Candidates(num)
-    for start in range(0, len(scorer.gallery), block_columns):
-        scores = scorer.block(rows, slice(start, min(start + block_columns, len(scorer.gallery))))
+    for start in range(0, len(pairwise.gallery), block_columns):
+        similarities = pairwise.block(rows, slice(start, min(start + block_columns, len(pairwise.gallery))))
         if exclude_self:
-            drop_self(scores, rows, start)
-        candidates.add(scores, start)
+            drop_self(similarities, rows, start)
+        candidates.add(similarities, start)
     return candidates.found()
 
 
-def worth_mirroring(scorer: Scorer, num_queries: int, k: int) -> bool:
+def worth_mirroring(pairwise: PairwiseSimilarity, num_queries: int, k: int) -> bool:
     """Whether half the products outweigh candidates kept for all queries at once: 12 bytes each, and selected from shorter rows."""
-    return len(scorer.gallery) <= MOST_AT_ONCE or (k <= 128 and num_queries * k <= (1 << (28 if scorer.queries.is_cuda else 24)))
+    return len(pairwise.gallery) <= MOST_AT_ONCE or (k <= 128 and num_queries * k <= (1 << (28 if pairwise.queries.is_cuda else 24)))
 
 
 def mirrored_blocks(factor: Tensor, side: int, exclude_self: bool, work: Callable[[slice, slice, Tensor], None]) -> None:
-    """Hands rows, columns and scores of every block of factor factor^T to `work`, in threads; each product is taken once, and those
+    """Hands rows, columns and similarities of every block of factor factor^T to `work`, in threads; each product is taken once, and those
     below the
     diagonal are transposed views of the ones above.
     """
@@ -198,25 +197,25 @@ def mirrored_blocks(factor: Tensor, side: int, exclude_self: bool, work: Callabl
         rows, columns = pair
         if not hasattr(room, "buffer"):
             room.buffer = factor.new_empty(min(side, len(factor)) ** 2)
-        scores = room.buffer[: (rows.stop - rows.start) * (columns.stop - columns.start)].view(rows.stop - rows.start, -1)
+        similarities = room.buffer[: (rows.stop - rows.start) * (columns.stop - columns.start)].view(rows.stop - rows.start, -1)
         for square in _squares(rows, columns, len(factor) if factor.is_cuda else 512):
-            _product(factor, square, rows, columns, scores)
+            _product(factor, square, rows, columns, similarities)
         if rows == columns and exclude_self:
-            scores.fill_diagonal_(-torch.inf)
-        work(rows, columns, scores)
+            similarities.fill_diagonal_(-torch.inf)
+        work(rows, columns, similarities)
         if rows != columns:
-            work(columns, rows, scores.T)
+            work(columns, rows, similarities.T)
 
     for_each(one, [(rows, columns) for i, rows in enumerate(blocks) for columns in blocks[i:]], factor.device)
 
 
-def all_scores(factor: Tensor, exclude_self: bool) -> Tensor:
+def all_similarities(factor: Tensor, exclude_self: bool) -> Tensor:
     """factor factor^T for up to MOST_AT_ONCE rows."""
     everything = slice(0, len(factor))
-    scores = factor.new_empty(len(factor), len(factor))
+    similarities = factor.new_empty(len(factor), len(factor))
     squares = _squares(everything, everything, len(factor) if factor.is_cuda else 512)
-    for_each(lambda square: _product(factor, square, everything, everything, scores), squares, factor.device)
-    return scores.fill_diagonal_(-torch.inf) if exclude_self else scores
+    for_each(lambda square: _product(factor, square, everything, everything, similarities), squares, factor.device)
+    return similarities.fill_diagonal_(-torch.inf) if exclude_self else similarities
 
 
 def _squares(rows: slice, columns: slice, side: int) -> list[tuple[slice, slice]]:
@@ -237,70 +236,75 @@ def _product(factor: Tensor, square: tuple[slice, slice], rows: slice, columns: 
         out[column, row] = out[row, column].T
 
 
-def _search_mirrored(scorer: Scorer, k: int, block_columns: int, exclude_self: bool) -> list[tuple[Tensor, Tensor, Tensor]]:
+def _search_mirrored(pairwise: PairwiseSimilarity, k: int, block_columns: int, exclude_self: bool) -> list[tuple[Tensor, Tensor, Tensor]]:
     """As search_exact for all queries, part by part, where these are the gallery: every block above the diagonal serves its mirror image
     too.
     """
-    available = len(scorer.gallery) - int(exclude_self)
-    side = 1024 if len(scorer.gallery) <= MOST_AT_ONCE else MIRRORED_SIDE
-    candidates = {start: Candidates(min(k + SPARE_CANDIDATES, available)) for start in range(0, len(scorer.gallery), side)}
-    if len(scorer.gallery) <= MOST_AT_ONCE:
-        scores = all_scores(scorer.query_factor, exclude_self)
-        for_each(lambda start: candidates[start].add(scores[start : start + side], 0), list(candidates), scores.device)
+    available = len(pairwise.gallery) - int(exclude_self)
+    side = 1024 if len(pairwise.gallery) <= MOST_AT_ONCE else MIRRORED_SIDE
+    candidates = {start: Candidates(min(k + SPARE_CANDIDATES, available)) for start in range(0, len(pairwise.gallery), side)}
+    if len(pairwise.gallery) <= MOST_AT_ONCE:
+        similarities = all_similarities(pairwise.query_factor, exclude_self)
+        for_each(lambda start: candidates[start].add(similarities[start : start + side], 0), list(candidates), similarities.device)
     else:
         mirrored_blocks(
-            scorer.query_factor, side, exclude_self, lambda rows, columns, scores: candidates[rows.start].add(scores, columns.start)
+            pairwise.query_factor,
+            side,
+            exclude_self,
+            lambda rows, columns, similarities: candidates[rows.start].add(similarities, columns.start),
         )
     results = []
 
     def finish(start: int) -> None:
         near, index = candidates[start].found()
         rows = torch.arange(start, start + len(near), device=near.device)
-        found, value, is_settled = order_candidates(scorer, rows, near, index, k, candidates[start].num == available, k <= MOST_RESCORED)
+        found, value, is_settled = order_candidates(
+            pairwise, rows, near, index, k, candidates[start].num == available, k <= MOST_COMPARED_EXACTLY
+        )
         again = (~is_settled).nonzero().flatten()
         if len(again):
-            found[again], value[again] = search_exact(scorer, rows[again], k, block_columns, exclude_self)
+            found[again], value[again] = search_exact(pairwise, rows[again], k, block_columns, exclude_self)
         results.append((rows, found, value))
 
-    for_each(finish, list(candidates), scorer.queries.device)
+    for_each(finish, list(candidates), pairwise.queries.device)
     return results
 
 
-def drop_self(scores: Tensor, rows: Tensor, start: int) -> None:
+def drop_self(similarities: Tensor, rows: Tensor, start: int) -> None:
     """Takes each query out of its own row: column j holds gallery item start + j."""
     local = rows - start
-    inside = ((local >= 0) & (local < scores.shape[1])).nonzero().flatten()
-    scores[inside, local[inside]] = -torch.inf
+    inside = ((local >= 0) & (local < similarities.shape[1])).nonzero().flatten()
+    similarities[inside, local[inside]] = -torch.inf
 
 
-def _search_fast(scorer: Scorer, rows: Tensor, k: int, block_columns: int, exclude_self: bool) -> tuple[Tensor, Tensor]:
+def _search_fast(pairwise: PairwiseSimilarity, rows: Tensor, k: int, block_columns: int, exclude_self: bool) -> tuple[Tensor, Tensor]:
     """As search_exact, but only among candidates; call within coarse_float32."""
-    num = min(4 * k + 4 * SPARE_CANDIDATES, len(scorer.gallery) - int(exclude_self))
-    _, candidates = _candidates(scorer, rows, num, block_columns, exclude_self)
+    num = min(4 * k + 4 * SPARE_CANDIDATES, len(pairwise.gallery) - int(exclude_self))
+    _, candidates = _candidates(pairwise, rows, num, block_columns, exclude_self)
     candidates = candidates.sort(dim=1).values
-    exact = scorer.exact(rows.repeat_interleave(num), candidates.flatten()).view_as(candidates)
+    exact = pairwise.exact(rows.repeat_interleave(num), candidates.flatten()).view_as(candidates)
     exact, order = exact.sort(dim=1, descending=True, stable=True)
     return candidates.gather(1, order[:, :k]), exact[:, :k]
 
 
-def top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def top(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest of every row, in no particular order.
 
     For long rows in two levels: the k largest lie in the k groups with the largest maxima, so one pass for the maxima and two short
     selections do.
     """
-    num_rows, width = scores.shape
+    num_rows, width = similarities.shape
     size = int((width / k) ** 0.5)
     if size < 4:
-        return scores.topk(k, dim=1, sorted=False)
+        return similarities.topk(k, dim=1, sorted=False)
     num_groups = width // size  # group j: columns j, j + num_groups, ...
-    if scores.stride(1) == 1:
-        maxima = scores[:, : num_groups * size].reshape(num_rows, size, num_groups).amax(dim=1)
+    if similarities.stride(1) == 1:
+        maxima = similarities[:, : num_groups * size].reshape(num_rows, size, num_groups).amax(dim=1)
     else:  # a transposed view: the same without copying it
-        maxima = scores.T[: num_groups * size].view(size, num_groups, num_rows).amax(dim=0).T.contiguous()
+        maxima = similarities.T[: num_groups * size].view(size, num_groups, num_rows).amax(dim=0).T.contiguous()
     chosen = maxima.topk(k, dim=1, sorted=False).indices
-    at = (chosen[:, None, :] + torch.arange(size, device=scores.device)[:, None] * num_groups).flatten(1)
-    rest = torch.arange(num_groups * size, width, device=scores.device).expand(num_rows, -1)
+    at = (chosen[:, None, :] + torch.arange(size, device=similarities.device)[:, None] * num_groups).flatten(1)
+    rest = torch.arange(num_groups * size, width, device=similarities.device).expand(num_rows, -1)
     at = torch.cat([at, rest], dim=1)
-    best, of = scores.gather(1, at).topk(k, dim=1, sorted=False)
+    best, of = similarities.gather(1, at).topk(k, dim=1, sorted=False)
     return best, at.gather(1, of)

@@ -12,8 +12,8 @@ from torch import Tensor
 from likewise.evaluation.binary import hamming_ranks
 from likewise.evaluation.labels import Labels, class_codes
 from likewise.evaluation.metrics import RETRIEVAL_METRICS, check_metrics, fitting_ks
-from likewise.evaluation.ranks import Duplicates, RankCounter, Ranks, Wanted
-from likewise.evaluation.similarity import Embeddings, Scorer, full_float32
+from likewise.evaluation.ranks.rank_counter import Duplicates, PositiveRanks, RankCounter, Wanted
+from likewise.evaluation.similarity import Embeddings, PairwiseSimilarity, full_float32
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,10 @@ def per_query(
     if metric == "hamming":
         all_ranks = hamming_ranks(embeddings, gallery, query_codes, gallery_codes, block)
     else:
-        scorer = Scorer.of(embeddings, gallery, metric)
-        counter = RankCounter(scorer, exclude_self, wanted, Duplicates.of(scorer.gallery), *_block_shape(block, scorer), symmetric=True)
+        pairwise = PairwiseSimilarity.of(embeddings, gallery, metric)
+        counter = RankCounter(
+            pairwise, exclude_self, wanted, Duplicates.of(pairwise.gallery), *_block_shape(block, pairwise), symmetric=True
+        )
         all_ranks = counter.ranks(query_codes, gallery_codes)
     names = [f"R@{k}" for k in wanted_ks] + [name for name in RETRIEVAL_METRICS if name != "R@K" and name in metrics]
     scores = {name: torch.zeros(len(query_codes), dtype=torch.float64, device=query_codes.device) for name in names}
@@ -90,7 +92,7 @@ def per_query(
     return PerQuery(scores, matched, query_codes, left_out)
 
 
-def _score(name: str, ranks: Ranks) -> Tensor:
+def _score(name: str, ranks: PositiveRanks) -> Tensor:
     """(n,) float64 score of each query from its ranks in rising order."""
     rank, count = ranks.rank, ranks.count
     if name.startswith("R@"):
@@ -103,9 +105,9 @@ def _score(name: str, ranks: Ranks) -> Tensor:
     return torch.where(hit, precision, 0.0).sum(dim=1) / count
 
 
-def _block_shape(block: int | str, scorer: Scorer) -> tuple[int, int]:
+def _block_shape(block: int | str, pairwise: PairwiseSimilarity) -> tuple[int, int]:
     if block == "auto":
-        return (8192, 4096) if scorer.queries.is_cuda else (1024, 1024)
+        return (8192, 4096) if pairwise.queries.is_cuda else (1024, 1024)
     if isinstance(block, bool) or not isinstance(block, int) or block < 1:
         raise ValueError(f"block is {block!r}: expected 'auto' or a whole number of rows, 1 or more")
     return block, block

@@ -1,7 +1,7 @@
-"""Scores of pairs: fast ones by matrix product with a known error, and exact ones that depend on the two vectors alone.
+"""Similarities of pairs: fast ones by matrix product with a known error, and exact ones that depend on the two vectors alone.
 
 A matrix product may give the same pair another last bit in a block of another shape, so it cannot decide between near ties.
-Here it only proposes: wherever two of its scores lie nearer than its rounding error (`slack`), `exact` decides. That is a float64
+Here it only proposes: wherever two of its similarities lie nearer than its rounding error (`slack`), `exact` decides. That is a float64
 sum in one fixed order, made of elementwise operations only, so it is the same in every block, and on every device, and
 equal vectors tie exactly.
 """
@@ -20,7 +20,7 @@ from torch import Tensor
 Metric = Literal["cosine", "euclidean"]
 Embeddings = Tensor | np.ndarray
 
-# Pairs scored at once by `exact`: small enough that the float64 products stay in the CPU's cache, large enough to fill a GPU.
+# Pairs compared at once by `exact`: small enough that the float64 products stay in the CPU's cache, large enough to fill a GPU.
 EXACT_CHUNK_CPU, EXACT_CHUNK_CUDA = 512, 1 << 17
 
 
@@ -98,8 +98,8 @@ def square_norms(rows: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Scorer:
-    """Scores of (query, gallery) pairs under one metric; a higher score is nearer.
+class PairwiseSimilarity:
+    """Similarities of (query, gallery) pairs under one metric; a higher similarity is nearer.
 
     cosine: <q, g> / (|q| |g|), with 0 for a zero vector; euclidean: <q, g> - |g|^2 / 2 about the gallery's mean, which orders a row as
     -|q - g|^2 does.
@@ -110,7 +110,7 @@ class Scorer:
     metric: Metric
 
     @classmethod
-    def of(cls, queries: Embeddings, gallery: Embeddings | None, metric: str) -> "Scorer":
+    def of(cls, queries: Embeddings, gallery: Embeddings | None, metric: str) -> "PairwiseSimilarity":
         """Checks what a user hands in; without a gallery the queries are the gallery."""
         if metric not in get_args(Metric):
             raise ValueError(f"metric is {metric!r}: expected one of {get_args(Metric)}")
@@ -134,7 +134,7 @@ class Scorer:
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether score(i, j) = score(j, i) as computed, so that one block serves its mirror image too."""
+        """Whether similarity(i, j) = similarity(j, i) as computed, so that one block serves its mirror image too."""
         return self.queries is self.gallery and self.metric == "cosine"
 
     @cached_property
@@ -190,7 +190,7 @@ class Scorer:
         _ = self.query_factor, self.gallery_factor, self.slack(self.queries.dtype)
 
     def slack(self, dtype: torch.dtype) -> Tensor:
-        """(Q,) float64: a bound on |block score - true score| for matrix products in `dtype`.
+        """(Q,) float64: a bound on |block similarity - true similarity| for matrix products in `dtype`.
 
         Rounding errors of a sum of dim terms grow as sqrt(dim) u |q| |g| (u: unit roundoff; the worst case dim u |q| |g| is never met).
         Measured
@@ -206,7 +206,7 @@ class Scorer:
         return size * factor
 
     def block(self, rows: slice | Tensor, columns: slice, *, dtype: torch.dtype | None = None, out: Tensor | None = None) -> Tensor:
-        """Scores of some queries and a range of the gallery by one matrix product, each within `slack` of the truth."""
+        """Similarities of some queries and a range of the gallery by one matrix product, each within `slack` of the truth."""
         if dtype is None or dtype == self.queries.dtype:
             dtype = self.queries.dtype
             left, right = self.query_factor[rows], self.gallery_factor[columns]
@@ -218,12 +218,12 @@ class Scorer:
         offset = self._centred_square_norms[1][columns].mul(-0.5).to(dtype)
         return torch.addmm(offset, left, right.T, out=out)
 
-    def class_scores(self, queries: Tensor, items: Tensor) -> Tensor:
-        """(classes, n_q, n_g) float64 scores of queries (classes, n_q) with items (classes, n_g), within slack(float64) of the truth."""
+    def of_classes(self, queries: Tensor, items: Tensor) -> Tensor:
+        """(classes, n_q, n_g) float64: of queries (classes, n_q) with items (classes, n_g), within slack(float64) of the truth."""
         left = self._factor(self.queries[queries.flatten()], self._query_lengths[queries.flatten()], torch.float64)
         right = self._factor(self.gallery[items.flatten()], self._gallery_lengths[items.flatten()], torch.float64)
-        scores = torch.bmm(left.view(*queries.shape, -1), right.view(*items.shape, -1).mT)
-        return scores if self.metric == "cosine" else scores.sub_(self._centred_square_norms[1][items][:, None, :] / 2)
+        similarities = torch.bmm(left.view(*queries.shape, -1), right.view(*items.shape, -1).mT)
+        return similarities if self.metric == "cosine" else similarities.sub_(self._centred_square_norms[1][items][:, None, :] / 2)
 
     def exact(self, query_index: Tensor, gallery_index: Tensor) -> Tensor:
         """(pairs,) float64: the similarity for cosine, minus the squared distance for Euclidean; it depends on the two vectors alone."""
@@ -238,9 +238,9 @@ class Scorer:
                 pieces.append(-fixed_order_sum(terms.sub_(self.gallery[item]).square_()))
         return torch.cat(pieces) if pieces else self.query_square_norms.new_empty(0)
 
-    def score_as_exact(self, rows: Tensor, scores: Tensor) -> Tensor:
-        """(n, columns) block scores of some queries on the scale of `exact`, in float64."""
-        return scores.double() if self.metric == "cosine" else 2 * scores.double() - self._centred_square_norms[0][rows, None]
+    def as_exact(self, rows: Tensor, similarities: Tensor) -> Tensor:
+        """(n, columns) block similarities of some queries on the scale of `exact`, in float64."""
+        return similarities.double() if self.metric == "cosine" else 2 * similarities.double() - self._centred_square_norms[0][rows, None]
 
 
 def _lengths(square_norms: Tensor) -> Tensor:

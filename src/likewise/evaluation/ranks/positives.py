@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from likewise.evaluation.similarity import Scorer
+from likewise.evaluation.similarity import PairwiseSimilarity
 
 
 @dataclass(frozen=True)
@@ -49,63 +49,63 @@ class Classes:
 
 @dataclass(frozen=True)
 class Positives:
-    """Positives of some queries, nearest first; missing ones have index -1 and score +inf."""
+    """Positives of some queries, nearest first; missing ones have index -1 and similarity +inf."""
 
     rows: Tensor  # (n,) query indices
     count: Tensor  # (n,) R, the number of positives
     index: Tensor  # (slots, n) gallery indices
-    score: Tensor  # (slots, n) float64 on the scale of Scorer.block, far more accurate than a float32 block
+    similarity: Tensor  # (slots, n) float64 on the scale of PairwiseSimilarity.block, far more accurate than a float32 block
 
     @classmethod
-    def of(cls, scorer: Scorer, groups: list[tuple[Tensor, Tensor]], exclude_self: bool, best_only: bool) -> "Positives":
+    def of(cls, pairwise: PairwiseSimilarity, groups: list[tuple[Tensor, Tensor]], exclude_self: bool, best_only: bool) -> "Positives":
         width = max(items.shape[1] for _, items in groups)
         num = sum(queries.numel() for queries, _ in groups)
-        device = scorer.queries.device
+        device = pairwise.queries.device
         rows = torch.empty(num, dtype=torch.int64, device=device)
         count = torch.empty(num, dtype=torch.int64, device=device)
         index = torch.full((1 if best_only else width, num), -1, dtype=torch.int64, device=device)
-        score = torch.full(index.shape, -torch.inf, dtype=torch.float64, device=device)
+        similarity = torch.full(index.shape, -torch.inf, dtype=torch.float64, device=device)
         done = 0
         for queries, items in groups:
             num_here, num_items = queries.numel(), items.shape[1]
             part = slice(done, done + num_here)
             done += num_here
-            near = scorer.class_scores(queries, items)  # (classes, n_q, n_g)
+            near = pairwise.of_classes(queries, items)  # (classes, n_q, n_g)
             if exclude_self:
                 near.masked_fill_(queries[:, :, None] == items[:, None, :], -torch.inf)
             rows[part] = queries.flatten()
             count[part] = num_items - int(exclude_self)
-            near, which = _best(scorer, queries, items, near) if best_only else near.sort(dim=2, descending=True, stable=True)
+            near, which = _best(pairwise, queries, items, near) if best_only else near.sort(dim=2, descending=True, stable=True)
             slots = near.shape[2]
-            score[:slots, part] = near.reshape(num_here, slots).T
+            similarity[:slots, part] = near.reshape(num_here, slots).T
             index[:slots, part] = items[:, None, :].expand(-1, queries.shape[1], -1).gather(2, which).reshape(num_here, slots).T
         if exclude_self and not best_only:
-            index, score = index[: width - 1], score[: width - 1]
-        missing = score == -torch.inf
-        return cls(rows, count, index.masked_fill_(missing, -1), score.masked_fill_(missing, torch.inf))
+            index, similarity = index[: width - 1], similarity[: width - 1]
+        missing = similarity == -torch.inf
+        return cls(rows, count, index.masked_fill_(missing, -1), similarity.masked_fill_(missing, torch.inf))
 
     def for_all_queries(self, num_queries: int) -> "Positives":
         """The same with a column for every query; those not held here have no positives."""
         count = self.count.new_zeros(num_queries)
         index = self.index.new_full((len(self.index), num_queries), -1)
-        score = self.score.new_full(index.shape, torch.inf)
-        count[self.rows], index[:, self.rows], score[:, self.rows] = self.count, self.index, self.score
-        return Positives(torch.arange(num_queries, device=count.device), count, index, score)
+        similarity = self.similarity.new_full(index.shape, torch.inf)
+        count[self.rows], index[:, self.rows], similarity[:, self.rows] = self.count, self.index, self.similarity
+        return Positives(torch.arange(num_queries, device=count.device), count, index, similarity)
 
     def most_first(self) -> "Positives":
         """The queries with the most positives first: those with more than s of them are then the first ones of any block."""
         order = self.count.argsort(descending=True, stable=True)
-        return Positives(self.rows[order], self.count[order], self.index[:, order], self.score[:, order])
+        return Positives(self.rows[order], self.count[order], self.index[:, order], self.similarity[:, order])
 
 
-def _best(scorer: Scorer, queries: Tensor, items: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
+def _best(pairwise: PairwiseSimilarity, queries: Tensor, items: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
     """The nearest positive of every query, the lower index among equals; `near` alone cannot tell these apart."""
     best, which = near.max(dim=2, keepdim=True)
-    rivals = (near >= best - 2 * scorer.slack(torch.float64)[queries][:, :, None]) & near.isfinite()
+    rivals = (near >= best - 2 * pairwise.slack(torch.float64)[queries][:, :, None]) & near.isfinite()
     of_class, of_query, slot = (rivals & (rivals.sum(dim=2, keepdim=True) > 1)).nonzero(as_tuple=True)
     if len(slot):
         exact = torch.full_like(near, -torch.inf)
-        exact[of_class, of_query, slot] = scorer.exact(queries[of_class, of_query], items[of_class, slot])
+        exact[of_class, of_query, slot] = pairwise.exact(queries[of_class, of_query], items[of_class, slot])
         top = exact.amax(dim=2, keepdim=True)
         first = (exact == top).int().argmax(dim=2, keepdim=True)  # items of a class are in rising order
         which = torch.where(top > -torch.inf, first, which)

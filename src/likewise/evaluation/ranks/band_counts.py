@@ -1,4 +1,4 @@
-"""How many scores of a block lie above the band around each threshold of their row, how many reach into it, and which ones lie in it."""
+"""How many similarities of a block lie above the band around each threshold of their row, how many reach into it, and which lie in it."""
 
 import importlib.util
 import threading
@@ -18,14 +18,14 @@ class BandCounts:
     themselves.
     """
 
-    high: Tensor  # (slots, rows) upper end of the band, in the scores' type
+    high: Tensor  # (slots, rows) upper end of the band, in the similarities' type
     low: Tensor  # (slots, rows) lower end
     positive: Tensor  # (slots, rows) gallery index of the positive, -1 where there is none
     count: Tensor  # (rows,) number of positives, falling: slot s holds some for the first rows only
     cap: Tensor | None  # (slots, rows) rows with more than this above need no further counting; None: all do
     lists: bool = True  # whether to list what is in the bands
-    above: Tensor = field(init=False)  # (slots, rows) number of scores > high
-    reach: Tensor = field(init=False)  # (slots, rows) number of scores >= low
+    above: Tensor = field(init=False)  # (slots, rows) number of similarities > high
+    reach: Tensor = field(init=False)  # (slots, rows) number of similarities >= low
     listed: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)  # slots, rows, gallery indices in the band
     num_listed: int = 0
     room: threading.local = field(default_factory=threading.local)
@@ -42,29 +42,29 @@ class BandCounts:
         if self.by_kernel:
             self.high, self.low, self.positive = self.high.contiguous(), self.low.contiguous(), self.positive.contiguous()
             if self.lists:
-                from likewise.evaluation.counting_cuda import room_to_list
+                from likewise.evaluation.ranks.band_counts_cuda import room_to_list
 
                 self.listed_by_kernel = room_to_list(self.high.device, MOST_LISTED)
 
-    def add(self, scores: Tensor, rows: slice, start: int) -> None:
-        """Counts a block: scores (rows, columns) of the table's `rows` with gallery items start, start + 1, ...; may be a transposed
+    def add(self, similarities: Tensor, rows: slice, start: int) -> None:
+        """Counts a block: similarities (rows, columns) of the table's `rows` with gallery items start, start + 1, ...; may be a transposed
         view.
         """
         if self.by_kernel:
-            from likewise.evaluation.counting_cuda import count_block
+            from likewise.evaluation.ranks.band_counts_cuda import count_block
 
             band, totals = (self.high, self.low), (self.above, self.reach)
-            count_block(scores, band, self.positive, self.count, totals, self.listed_by_kernel, rows, start)
+            count_block(similarities, band, self.positive, self.count, totals, self.listed_by_kernel, rows, start)
             return
-        rows_first = scores.stride(1) == 1
-        layout, dim = (scores, 1) if rows_first else (scores.T, 0)
+        rows_first = similarities.stride(1) == 1
+        layout, dim = (similarities, 1) if rows_first else (similarities.T, 0)
         num_slots = min(int(self.count[rows.start]), len(self.high))
-        used = torch.searchsorted(-self.count[rows], -torch.arange(num_slots, device=scores.device)).tolist()
+        used = torch.searchsorted(-self.count[rows], -torch.arange(num_slots, device=similarities.device)).tolist()
         table = slice(0, num_slots), rows
         if self.cap is not None:
             is_open = (self.above[table] <= self.cap[table]).any(dim=1).tolist()
             used = [num if still else 0 for num, still in zip(used, is_open, strict=True)]
-        above, reach = scores.new_zeros(2, num_slots, len(scores))
+        above, reach = similarities.new_zeros(2, num_slots, len(similarities))
         for slot, num in enumerate(used):
             if num == 0:
                 continue
@@ -78,21 +78,21 @@ class BandCounts:
             self.above[table] += above
             self.reach[table] += reach
         if self.lists:
-            self._list(scores, rows, start, reach.sub_(above))
+            self._list(similarities, rows, start, reach.sub_(above))
 
-    def _list(self, scores: Tensor, rows: slice, start: int, in_band: Tensor) -> None:
+    def _list(self, similarities: Tensor, rows: slice, start: int, in_band: Tensor) -> None:
         """Lists what is in the bands of a block besides the positives; in_band: (slots, rows) how many with them."""
         table = slice(0, len(in_band)), rows
         positive = self.positive[table]
-        others = in_band - ((positive >= start) & (positive < start + scores.shape[1])).to(in_band.dtype)
+        others = in_band - ((positive >= start) & (positive < start + similarities.shape[1])).to(in_band.dtype)
         if self.cap is not None:
             others.masked_fill_(self.above[table] > self.cap[table], 0)
         slot, row = (others > 0).nonzero(as_tuple=True)
         if len(slot) == 0 or self.num_listed >= MOST_LISTED:
             return
-        keep = others.sum(dim=1)[slot] <= MOST_LISTED_A_ROW * len(scores)
+        keep = others.sum(dim=1)[slot] <= MOST_LISTED_A_ROW * len(similarities)
         for of_slot, of_row in zip(torch.split(slot[keep], 256), torch.split(row[keep], 256), strict=True):
-            near = scores[of_row]
+            near = similarities[of_row]
             low, high = self.low[table][of_slot, of_row], self.high[table][of_slot, of_row]
             which, column = ((near >= low[:, None]) & (near <= high[:, None])).nonzero(as_tuple=True)
             item, of_slot, of_row = column + start, of_slot[which], of_row[which]

@@ -1,4 +1,4 @@
-"""The counting of a block as one Triton kernel: each score is read once for all thresholds of its row. Import only where Triton is
+"""The counting of a block as one Triton kernel: each similarity is read once for all thresholds of its row. Import only where Triton is
 installed.
 """
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _count_kernel(  # type: ignore[no-untyped-def]
-    scores,
+    similarities,
     high,
     low,
     positive,
@@ -38,7 +38,7 @@ def _count_kernel(  # type: ignore[no-untyped-def]
     is_row = row < num_rows
     inside = is_row[:, None] & (column < num_columns)[None, :]
     offset = row[:, None].to(tl.int64) * row_stride + column[None, :].to(tl.int64) * column_stride
-    score = tl.load(scores + offset, mask=inside, other=-float("inf"))
+    similarity = tl.load(similarities + offset, mask=inside, other=-float("inf"))
     entry = (first_row + row).to(tl.int64)
     item = first_column + column
     slots = tl.minimum(tl.max(tl.load(count + entry, mask=is_row, other=0)), num_slots)
@@ -46,8 +46,8 @@ def _count_kernel(  # type: ignore[no-untyped-def]
         at = slot * table_width + entry
         upper = tl.load(high + at, mask=is_row, other=float("inf"))
         lower = tl.load(low + at, mask=is_row, other=float("inf"))
-        is_above = score > upper[:, None]
-        is_in = score >= lower[:, None]
+        is_above = similarity > upper[:, None]
+        is_in = similarity >= lower[:, None]
         num_above = tl.sum(is_above.to(tl.int32), axis=1)
         num_in = tl.sum(is_in.to(tl.int32), axis=1)
         tl.atomic_add(above + at, num_above, mask=is_row & (num_above > 0), sem="relaxed")
@@ -55,7 +55,7 @@ def _count_kernel(  # type: ignore[no-untyped-def]
         if lists:  # noqa: SIM102 (a constant of the kernel)
             if tl.max(num_in - num_above) > 0:
                 own = tl.load(positive + at, mask=is_row, other=-1)
-                to_list = (is_in & (score <= upper[:, None]) & (item[None, :] != own[:, None])).to(tl.int32)
+                to_list = (is_in & (similarity <= upper[:, None]) & (item[None, :] != own[:, None])).to(tl.int32)
                 num = tl.sum(to_list)
                 if num > 0:
                     flat = tl.reshape(to_list, [ROWS * COLUMNS])
@@ -68,7 +68,7 @@ def _count_kernel(  # type: ignore[no-untyped-def]
 
 
 def count_block(
-    scores: Tensor,
+    similarities: Tensor,
     band: tuple[Tensor, Tensor],
     positive: Tensor,
     count: Tensor,
@@ -77,16 +77,16 @@ def count_block(
     rows: slice,
     start: int,
 ) -> None:
-    """Adds a block of scores to the totals (int32), and what lies in the bands to `listed`: pairs (slot x rows + row), items and their
-    number.
+    """Adds a block of similarities to the totals (int32), and what lies in the bands to `listed`: pairs (slot x rows + row), items and
+    their number.
     """
-    num_rows, num_columns = scores.shape
+    num_rows, num_columns = similarities.shape
     # Long in the contiguous direction, so that reads are coalesced; along it for rows, so that a row's sum stays within a warp.
-    shape = (8, 1024) if scores.stride(1) == 1 else (128, 64)
+    shape = (8, 1024) if similarities.stride(1) == 1 else (128, 64)
     grid = (triton.cdiv(num_columns, shape[1]), triton.cdiv(num_rows, shape[0]))
     pair, item, num = listed if listed is not None else (positive, positive, positive)
     _count_kernel[grid](
-        scores,
+        similarities,
         *band,
         positive,
         count,
@@ -94,8 +94,8 @@ def count_block(
         pair,
         item,
         num,
-        scores.stride(0),
-        scores.stride(1),
+        similarities.stride(0),
+        similarities.stride(1),
         num_rows,
         num_columns,
         rows.start,

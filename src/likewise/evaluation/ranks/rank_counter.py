@@ -2,9 +2,9 @@
 
     rank(q, p) = 1 + #{g : s(q, g) > s(q, p)} + #{g < p : s(q, g) = s(q, p)}        (g over the gallery without q itself)
 
-R@K, R-precision, MAP@R and mAP all follow from these ranks, so one pass of counting over blocks of scores serves them all. A block score
-is within `slack` of the truth: what lies above the band s(q, p) +- slack is counted, and what lies in it beside p is listed and decided by
-exact scores. Queries with too many of these (collapsed embeddings) are scored again in float64.
+R@K, R-precision, MAP@R and mAP all follow from these ranks, so one pass of counting over blocks of similarities serves them all. A block's
+similarity is within `slack` of the truth: what lies above the band s(q, p) +- slack is counted, and what lies in it beside p is listed and
+decided by exact similarities. Queries with too many of these (collapsed embeddings) are compared again in float64.
 """
 
 from collections.abc import Iterator
@@ -15,22 +15,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from likewise.evaluation.counting import BandCounts
 from likewise.evaluation.nearest import (
     MIRRORED_SIDE,
     MOST_AT_ONCE,
     MOST_COLUMNS,
     SPARE_CANDIDATES,
     Candidates,
-    all_scores,
+    all_similarities,
     drop_self,
     mirrored_blocks,
     order_candidates,
     search_exact,
     worth_mirroring,
 )
-from likewise.evaluation.positives import Classes, Positives
-from likewise.evaluation.similarity import Scorer
+from likewise.evaluation.ranks.band_counts import BandCounts
+from likewise.evaluation.ranks.positives import Classes, Positives
+from likewise.evaluation.similarity import PairwiseSimilarity
 from likewise.evaluation.threads import for_each
 
 # More positives than this a query, and sorting a row is cheaper than one comparison of the row for each.
@@ -47,19 +47,19 @@ class Wanted:
     others: bool
     all: bool
 
-    def caps(self, scorer: Scorer, positives: Positives) -> Tensor | None:
+    def caps(self, pairwise: PairwiseSimilarity, positives: Positives) -> Tensor | None:
         """(slots, n) largest rank of interest; None: every rank."""
         if self.all:
             return None
         caps = (positives.count * int(self.others)).expand(len(positives.index), -1)
-        tie = 2 * scorer.slack(torch.float64)[positives.rows]
-        may_be_best = (positives.score >= positives.score[0] - tie) & (positives.index >= 0)
+        tie = 2 * pairwise.slack(torch.float64)[positives.rows]
+        may_be_best = (positives.similarity >= positives.similarity[0] - tie) & (positives.index >= 0)
         return torch.where(may_be_best, caps.clamp(min=self.best_cap), caps)
 
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Exact copies within the gallery: they tie with each other for every query, so their order is known without any score."""
+    """Exact copies within the gallery: they tie with each other for every query, so their order is known without any similarity."""
 
     code: Tensor  # (G,) the lowest index with the same row
     size: Tensor  # (G,) how many such rows there are
@@ -90,7 +90,7 @@ class Duplicates:
 
 
 @dataclass(frozen=True)
-class Ranks:
+class PositiveRanks:
     """Ranks of the positives of some queries, in rising order; missing ones and those beyond interest are larger than any of interest."""
 
     rows: Tensor  # (n,) query indices
@@ -100,7 +100,7 @@ class Ranks:
 
 @dataclass(frozen=True)
 class RankCounter:
-    scorer: Scorer
+    pairwise: PairwiseSimilarity
     exclude_self: bool
     wanted: Wanted
     duplicates: Duplicates
@@ -108,39 +108,39 @@ class RankCounter:
     block_columns: int
     symmetric: bool
 
-    def ranks(self, query_codes: Tensor, gallery_codes: Tensor) -> Iterator[Ranks]:
+    def ranks(self, query_codes: Tensor, gallery_codes: Tensor) -> Iterator[PositiveRanks]:
         classes = Classes.of(query_codes, gallery_codes)
         best_only = not (self.wanted.others or self.wanted.all)
         num_positives = classes.gallery_count - int(self.exclude_self)
         has_some = (classes.query_count > 0) & (num_positives > 0)
-        by_neighbours = not self.wanted.all and len(self.scorer.gallery) <= MOST_COLUMNS
+        by_neighbours = not self.wanted.all and len(self.pairwise.gallery) <= MOST_COLUMNS
         few = num_positives <= FEW_POSITIVES
         mostly_few = float((classes.query_count * (has_some & few)).sum()) > 0.6 * float((classes.query_count * has_some).sum())
         is_counted = num_positives <= (FEW_POSITIVES if by_neighbours and not mostly_few else MOST_COUNTED)
         if best_only:
             is_counted = torch.ones_like(has_some)
-        most_pairs = 1 << (20 if self.scorer.queries.is_cuda else 15)
+        most_pairs = 1 << (20 if self.pairwise.queries.is_cuda else 15)
         counted = list(classes.groups((has_some & is_counted).nonzero().flatten(), most_pairs))
         if counted:
-            yield self._count(Positives.of(self.scorer, counted, self.exclude_self, best_only))
+            yield self._count(Positives.of(self.pairwise, counted, self.exclude_self, best_only))
         if by_neighbours:
             many = list(classes.groups((has_some & ~is_counted).nonzero().flatten(), most_pairs))
             if many:
-                yield from self._by_neighbours(Positives.of(self.scorer, many, self.exclude_self, True), query_codes, gallery_codes)
+                yield from self._by_neighbours(Positives.of(self.pairwise, many, self.exclude_self, True), query_codes, gallery_codes)
             return
         for group in classes.groups((has_some & ~is_counted).nonzero().flatten(), 4 * self.block_rows * MOST_COUNTED):
-            positives = Positives.of(self.scorer, [group], self.exclude_self, best_only)
-            caps = self.wanted.caps(self.scorer, positives)
+            positives = Positives.of(self.pairwise, [group], self.exclude_self, best_only)
+            caps = self.wanted.caps(self.pairwise, positives)
             for part in torch.split(torch.arange(len(positives.rows), device=positives.rows.device), self._rows_in_float64()):
                 yield self._finish(positives, caps, part, self._in_float64(positives, caps, part))
 
-    def _by_neighbours(self, best: Positives, query_codes: Tensor, gallery_codes: Tensor) -> Iterator[Ranks]:
+    def _by_neighbours(self, best: Positives, query_codes: Tensor, gallery_codes: Tensor) -> Iterator[PositiveRanks]:
         """Ranks up to R from the R nearest, that of the best positive by counting: for many positives, of which only these ranks matter."""
-        scorer, num_items = self.scorer, len(self.scorer.gallery)
+        pairwise, num_items = self.pairwise, len(self.pairwise.gallery)
         available = num_items - int(self.exclude_self)
-        mirrored = self._is_mirrored(best) and worth_mirroring(scorer, len(scorer.queries), int(best.count.max()))
-        best = (best.for_all_queries(len(scorer.queries)) if mirrored else best).most_first()
-        caps = self.wanted.caps(scorer, best)
+        mirrored = self._is_mirrored(best) and worth_mirroring(pairwise, len(pairwise.queries), int(best.count.max()))
+        best = (best.for_all_queries(len(pairwise.queries)) if mirrored else best).most_first()
+        caps = self.wanted.caps(pairwise, best)
         counts = self._band(best, best.count.clamp(max=1), caps, mirrored)
         at_once = mirrored and num_items <= MOST_AT_ONCE and self.block_columns >= 1024
         side = self.block_rows if self.block_rows < 1024 else MIRRORED_SIDE
@@ -148,64 +148,66 @@ class RankCounter:
         most = [int(best.count[rows].max()) for rows in blocks]
         candidates = {rows.start: Candidates(min(num + SPARE_CANDIDATES, available)) for rows, num in zip(blocks, most, strict=True)}
 
-        def take(rows: slice, columns: slice, scores: Tensor) -> None:
-            counts.add(scores, rows, columns.start)
-            candidates[rows.start].add(scores, columns.start)
+        def take(rows: slice, columns: slice, similarities: Tensor) -> None:
+            counts.add(similarities, rows, columns.start)
+            candidates[rows.start].add(similarities, columns.start)
 
         if at_once:
-            of_all = all_scores(scorer.query_factor[best.rows], True)
+            of_all = all_similarities(pairwise.query_factor[best.rows], True)
             for_each(lambda rows: take(rows, slice(0, num_items), of_all[rows]), blocks, of_all.device)
         elif mirrored:
-            mirrored_blocks(scorer.query_factor[best.rows], side, True, take)
+            mirrored_blocks(pairwise.query_factor[best.rows], side, True, take)
         else:
-            scorer.prepare()
-            for_each(lambda rows: take(rows, slice(0, num_items), self._whole_row_scores(best.rows[rows])), blocks, best.rows.device)
+            pairwise.prepare()
+            for_each(lambda rows: take(rows, slice(0, num_items), self._whole_row_similarities(best.rows[rows])), blocks, best.rows.device)
         first = self._resolve(best, counts, caps, mirrored)[0]
         first = torch.where((first <= self.wanted.best_cap) & (best.count > 0), first, num_items + 1)
-        found_ranks: list[Ranks] = []
+        found_ranks: list[PositiveRanks] = []
 
         def finish(block: tuple[slice, int]) -> None:
             rows, num = block
             index, count, some = best.rows[rows], best.count[rows], candidates[rows.start]
             near, at = some.found()
             found, _, is_settled = order_candidates(
-                scorer, index, near, best.rows[at] if mirrored else at, num, some.num == available, False
+                pairwise, index, near, best.rows[at] if mirrored else at, num, some.num == available, False
             )
             again = (~is_settled).nonzero().flatten()
             if len(again):
-                found[again] = search_exact(scorer, index[again], num, num_items, self.exclude_self)[0]
+                found[again] = search_exact(pairwise, index[again], num, num_items, self.exclude_self)[0]
             place = torch.arange(1, num + 1, device=index.device)
             is_hit = (gallery_codes[found] == query_codes[index][:, None]) & (place <= count[:, None])
             rank = torch.where(is_hit, place, num_items + 1).sort(dim=1).values
             rank[:, 0] = torch.minimum(rank[:, 0], first[rows])
             matched = count.nonzero().flatten()
-            found_ranks.append(Ranks(index[matched], count[matched], rank[matched]))
+            found_ranks.append(PositiveRanks(index[matched], count[matched], rank[matched]))
 
         for_each(finish, [block for block in zip(blocks, most, strict=True) if block[1]], best.rows.device)
         yield from found_ranks
 
-    def _whole_row_scores(self, rows: Tensor) -> Tensor:
-        scores = self.scorer.block(rows, slice(0, len(self.scorer.gallery)))
+    def _whole_row_similarities(self, rows: Tensor) -> Tensor:
+        similarities = self.pairwise.block(rows, slice(0, len(self.pairwise.gallery)))
         if self.exclude_self:
-            drop_self(scores, rows, 0)
-        return scores
+            drop_self(similarities, rows, 0)
+        return similarities
 
-    def _finish(self, positives: Positives, caps: Tensor | None, part: Tensor, rank: Tensor) -> Ranks:
+    def _finish(self, positives: Positives, caps: Tensor | None, part: Tensor, rank: Tensor) -> PositiveRanks:
         of_interest = positives.index[:, part] >= 0
         if caps is not None:
             of_interest &= rank <= caps[:, part]  # beyond its cap a rank is only known to be beyond it
-        rank = torch.where(of_interest, rank, len(self.scorer.gallery) + 1)
-        return Ranks(positives.rows[part], positives.count[part], rank.T.contiguous().sort(dim=1).values)
+        rank = torch.where(of_interest, rank, len(self.pairwise.gallery) + 1)
+        return PositiveRanks(positives.rows[part], positives.count[part], rank.T.contiguous().sort(dim=1).values)
 
-    def _count(self, positives: Positives) -> Ranks:
-        """Counting in the embeddings' own precision, near ties by exact scores, and float64 for the queries with too many of these."""
+    def _count(self, positives: Positives) -> PositiveRanks:
+        """Counting in the embeddings' own precision, near ties by exact similarities, float64 for the queries with too many of these."""
         mirrored = self._is_mirrored(positives)
-        positives = (positives.for_all_queries(len(self.scorer.queries)) if mirrored else positives).most_first()
-        caps = self.wanted.caps(self.scorer, positives)
+        positives = (positives.for_all_queries(len(self.pairwise.queries)) if mirrored else positives).most_first()
+        caps = self.wanted.caps(self.pairwise, positives)
         counts = self._band(positives, positives.count, caps, mirrored)
         if mirrored:
-            factor = self.scorer.query_factor[positives.rows]
-            mirrored_blocks(factor, self.block_columns, True, lambda rows, columns, scores: counts.add(scores, rows, columns.start))
+            factor = self.pairwise.query_factor[positives.rows]
+            mirrored_blocks(
+                factor, self.block_columns, True, lambda rows, columns, similarities: counts.add(similarities, rows, columns.start)
+            )
         else:
             self._count_all(counts, positives)
         rank = self._resolve(positives, counts, caps, mirrored)
@@ -230,8 +232,8 @@ class RankCounter:
         num = len(positives.rows)
         pair, of = torch.unique(slot * num + row, return_inverse=True)
         positive = positives.index.flatten()[pair]
-        threshold = self.scorer.exact(positives.rows[pair % num], positive)[of]
-        exact = self.scorer.exact(positives.rows[row], item)
+        threshold = self.pairwise.exact(positives.rows[pair % num], positive)[of]
+        exact = self.pairwise.exact(positives.rows[row], item)
         is_better = (exact > threshold) | ((exact == threshold) & (item < positive[of]))
         listed = torch.zeros(positives.index.numel(), dtype=torch.int64, device=item.device)
         better = torch.zeros_like(listed)
@@ -241,30 +243,32 @@ class RankCounter:
 
     def _count_all(self, counts: BandCounts, positives: Positives) -> None:
         """Every query against every block of the gallery."""
-        scorer = self.scorer
-        scorer.prepare()
+        pairwise = self.pairwise
+        pairwise.prepare()
 
         def one(rows: slice) -> None:
             index = positives.rows[rows]
-            buffer = scorer.gallery_factor.new_empty(len(index) * self.block_columns)
-            for columns in _blocks(len(scorer.gallery), self.block_columns):
+            buffer = pairwise.gallery_factor.new_empty(len(index) * self.block_columns)
+            for columns in _blocks(len(pairwise.gallery), self.block_columns):
                 out = buffer[: len(index) * (columns.stop - columns.start)].view(len(index), -1)
-                scores = scorer.block(index, columns, out=out)
+                similarities = pairwise.block(index, columns, out=out)
                 if self.exclude_self:
-                    drop_self(scores, index, columns.start)
-                counts.add(scores, rows, columns.start)
+                    drop_self(similarities, index, columns.start)
+                counts.add(similarities, rows, columns.start)
 
-        for_each(one, _blocks(len(positives.rows), self.block_rows), scorer.queries.device)
+        for_each(one, _blocks(len(positives.rows), self.block_rows), pairwise.queries.device)
 
     def _is_mirrored(self, positives: Positives) -> bool:
         """Half the products, but for all queries: worth it if most of them are to be counted."""
-        return self.symmetric and self.exclude_self and self.scorer.is_symmetric and len(positives.rows) > 0.6 * len(self.scorer.queries)
+        return (
+            self.symmetric and self.exclude_self and self.pairwise.is_symmetric and len(positives.rows) > 0.6 * len(self.pairwise.queries)
+        )
 
     def _band(self, positives: Positives, count: Tensor, caps: Tensor | None, mirrored: bool) -> BandCounts:
         """Nothing counted yet. Mirrored, the gallery is in the order of `positives` too."""
-        dtype = self.scorer.queries.dtype
-        slack = (self.scorer.slack(dtype) + self.scorer.slack(torch.float64))[positives.rows]
-        high, low = (positives.score + slack).to(dtype), (positives.score - slack).to(dtype)
+        dtype = self.pairwise.queries.dtype
+        slack = (self.pairwise.slack(dtype) + self.pairwise.slack(torch.float64))[positives.rows]
+        high, low = (positives.similarity + slack).to(dtype), (positives.similarity - slack).to(dtype)
         return BandCounts(high, low, self._places(positives) if mirrored else positives.index, count, caps)
 
     def _places(self, positives: Positives) -> Tensor:
@@ -274,35 +278,35 @@ class RankCounter:
         return torch.where(positives.index >= 0, place[positives.index.clamp(min=0)], -1)
 
     def _in_float64(self, positives: Positives, caps: Tensor | None, part: Tensor) -> Tensor:
-        """(slots, n) ranks of some of the queries from float64 scores of whole rows, near ties by exact scores."""
-        scorer = self.scorer
+        """(slots, n) ranks of some of the queries from float64 similarities of whole rows, near ties by exact similarities."""
+        pairwise = self.pairwise
         rows = positives.rows[part]
-        score = positives.score[:, part]
-        slack = 2 * scorer.slack(torch.float64)[rows]  # twice: the positives' own scores are as inexact
+        similarity = positives.similarity[:, part]
+        slack = 2 * pairwise.slack(torch.float64)[rows]  # twice: the positives' own similarities are as inexact
         caps = None if caps is None else caps[:, part]
-        high, low = score + slack, score - slack
-        scores = torch.empty(len(rows), len(scorer.gallery), dtype=torch.float64, device=rows.device)
-        for columns in _blocks(len(scorer.gallery), self.block_columns):
-            scores[:, columns] = scorer.block(rows, columns, dtype=torch.float64)
+        high, low = similarity + slack, similarity - slack
+        similarities = torch.empty(len(rows), len(pairwise.gallery), dtype=torch.float64, device=rows.device)
+        for columns in _blocks(len(pairwise.gallery), self.block_columns):
+            similarities[:, columns] = pairwise.block(rows, columns, dtype=torch.float64)
         if self.exclude_self:
-            drop_self(scores, rows, 0)
-        if len(score) <= MOST_COUNTED:
+            drop_self(similarities, rows, 0)
+        if len(similarity) <= MOST_COUNTED:
             counts = BandCounts(high, low, positives.index[:, part], positives.count[part], caps, lists=False)
-            counts.add(scores, slice(0, len(rows)), 0)
+            counts.add(similarities, slice(0, len(rows)), 0)
             above, reach = counts.above, counts.reach
         else:
-            rising = _sorted_rows(scores)
-            above = (len(scorer.gallery) - torch.searchsorted(rising, high.T.contiguous(), right=True)).T.double()
-            reach = (len(scorer.gallery) - torch.searchsorted(rising, low.T.contiguous())).T.double()
+            rising = _sorted_rows(similarities)
+            above = (len(pairwise.gallery) - torch.searchsorted(rising, high.T.contiguous(), right=True)).T.double()
+            reach = (len(pairwise.gallery) - torch.searchsorted(rising, low.T.contiguous())).T.double()
         rank, undecided = self._decide(positives, part, above, reach, caps)
         slots, queries = undecided.nonzero(as_tuple=True)
-        for some in torch.split(torch.arange(len(slots), device=rows.device), max(1, (1 << 22) // len(scorer.gallery))):
+        for some in torch.split(torch.arange(len(slots), device=rows.device), max(1, (1 << 22) // len(pairwise.gallery))):
             slot, query = slots[some], queries[some]
-            near = scores[query]
+            near = similarities[query]
             pair, item = ((near >= low[slot, query][:, None]) & (near <= high[slot, query][:, None])).nonzero(as_tuple=True)
             positive = positives.index[slot, part[query]]
-            threshold = scorer.exact(rows[query], positive)[pair]
-            exact = scorer.exact(rows[query][pair], item)
+            threshold = pairwise.exact(rows[query], positive)[pair]
+            exact = pairwise.exact(rows[query][pair], item)
             better = (exact > threshold) | ((exact == threshold) & (item < positive[pair]))
             rank[slot, query] = above[slot, query].long() + 1 + torch.bincount(pair[better], minlength=len(some))
         return rank
@@ -325,23 +329,23 @@ class RankCounter:
         return above.long() + 1 + before, undecided
 
     def _whole_rows(self) -> int:
-        """Whole rows at once: as many as keep the scores near 32 MB on the CPU, 1 GB on CUDA."""
-        return max(1, min(self.block_rows, (1 << (28 if self.scorer.queries.is_cuda else 23)) // len(self.scorer.gallery)))
+        """Whole rows at once: as many as keep the similarities near 32 MB on the CPU, 1 GB on CUDA."""
+        return max(1, min(self.block_rows, (1 << (28 if self.pairwise.queries.is_cuda else 23)) // len(self.pairwise.gallery)))
 
     def _rows_in_float64(self) -> int:
-        """Whole rows at once: as many as keep the float64 scores near 128 MB."""
-        return max(1, min(self.block_rows, (1 << (27 if self.scorer.queries.is_cuda else 24)) // len(self.scorer.gallery)))
+        """Whole rows at once: as many as keep the float64 similarities near 128 MB."""
+        return max(1, min(self.block_rows, (1 << (27 if self.pairwise.queries.is_cuda else 24)) // len(self.pairwise.gallery)))
 
 
 def _blocks(num: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, num)) for start in range(0, num, size)]
 
 
-def _sorted_rows(scores: Tensor) -> Tensor:
+def _sorted_rows(similarities: Tensor) -> Tensor:
     """Every row in rising order; on the CPU by numpy in threads, which sorts with vector instructions where torch does not."""
-    if scores.is_cuda:
-        return scores.sort(dim=1).values
-    rising = scores.numpy().copy()
+    if similarities.is_cuda:
+        return similarities.sort(dim=1).values
+    rising = similarities.numpy().copy()
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         list(pool.map(lambda part: part.sort(axis=1), np.array_split(rising, torch.get_num_threads())))
     return torch.from_numpy(rising)
