@@ -156,6 +156,7 @@ def test_a_row_without_a_box_is_the_whole_upright_image(images: Path) -> None:
         ("path,label," + ",".join(map(str, range(100_000))) + "\n", "no rows below its header"),
     ],
 )
+@pytest.mark.timeout(60)  # many columns once took minutes
 def test_faults_are_named(images: Path, text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         read(str(write(images / "t.csv", text)))
