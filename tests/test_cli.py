@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 import likewise
 from likewise.cli import app
 from likewise.evaluation.embedding_file import read_embeddings
-from likewise.evaluation.scores import evaluate, summarise
+from likewise.evaluation.metrics import DEFAULT_METRICS, METRICS
+from likewise.evaluation.scores import KS, evaluate, summarise
 
 NAMES = np.array(["robin", "wren", "crow", "jay"])
 
@@ -266,6 +267,12 @@ def test_steps_are_told(npz: Path) -> None:
     summarise(read_embeddings(npz), with_diagnosis=True, on_step=steps.append)
     expected = ["retrieval", "intervals", "k-means", *(f"k-means, {done} restarts done" for done in range(1, 11)), "diagnosis"]
     assert steps == expected
+
+
+def test_the_command_asks_for_the_metrics_that_evaluate_asks_for(npz: Path) -> None:
+    assert ok(npz)["scores"] == ok(npz, "--metrics", ",".join(DEFAULT_METRICS), "--ks", ",".join(map(str, KS)))["scores"]
+    described = CliRunner().invoke(app, ["evaluate", "--help"], env={"COLUMNS": "200"}).output
+    assert ", ".join(METRICS) in " ".join(described.replace("│", " ").split())
 
 
 def test_help_names_every_command() -> None:
