@@ -75,7 +75,7 @@ def from_registry(
     accepted = inspect.signature(make).parameters
     for setting in settings:
         known_name(f"setting of {name}", setting, accepted)
-    return make(**settings, **{setting: value for setting, value in (where_taken or {}).items() if setting in accepted})
+    return make(**{**settings, **{setting: value for setting, value in (where_taken or {}).items() if setting in accepted}})
 
 
 def close_name(name: str, names: Iterable[str]) -> str | None:

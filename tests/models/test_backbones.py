@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from likewise.models import BACKBONES, LEVELS, Backbone, NetworkSpec, freeze_batch_norm, make_backbone, make_network
+from likewise.models import BACKBONES, LEVELS, Backbone, Level, NetworkSpec, StagedBackbone, freeze_batch_norm, make_backbone, make_network
 
 TAPS = {  # channels of low, mid and high, and the sides of their maps for images of 64 pixels
     "resnet18": ((128, 256, 512), (8, 4, 2)),
@@ -214,3 +214,34 @@ def test_timm_missing_or_without_levels(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "timm", timm)
     with pytest.raises(ValueError, match="'timm:flat' has no features at three depths"):
         make_backbone("timm:flat")
+
+
+class OneLayer(StagedBackbone):
+    """Somebody's own: one layer, tapped three times."""
+
+    gives_maps = False
+
+    def __init__(self, in_features: int) -> None:
+        super().__init__()
+        self.channels = dict.fromkeys(LEVELS, 4)
+        self.layer = nn.Linear(in_features, 4)
+
+    def stem(self, inputs: Tensor) -> Tensor:
+        return self.layer(inputs)
+
+    def stage(self, level: Level, features: Tensor) -> Tensor:
+        return features
+
+
+def test_a_backbone_of_ones_own_is_a_line_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"unknown backbone 'one_layer'.*first: likewise\.models\.BACKBONES\['one_layer'\] = its class"):
+        make_backbone("one_layer", in_features=6)
+    monkeypatch.setitem(BACKBONES, "one_layer", OneLayer)
+    assert isinstance(make_backbone("one_layer", in_features=6), OneLayer)
+    network = make_network(NetworkSpec("one_layer", dim=5, in_features=6), seed=0)
+    assert network(torch.randn(3, 6)).shape == (3, 5)
+    with pytest.raises(ValueError, match=r"'convnet' with in_features=6: .* take one of mlp, identity, one_layer"):
+        make_backbone("convnet", in_features=6)
+    monkeypatch.setitem(BACKBONES, "plain", lambda: nn.Linear(3, 3))  # type: ignore[arg-type,return-value]
+    with pytest.raises(ValueError, match=r"backbone 'plain' is a Linear: expected a likewise\.models\.Backbone"):
+        make_backbone("plain")

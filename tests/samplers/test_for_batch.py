@@ -55,9 +55,9 @@ def test_as_many_classes_as_the_batch_holds(name: str, batch: int, expected: Bat
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_seed_ranks_and_settings_are_passed_on(name: str) -> None:
-    whole = SAMPLERS[name].for_batch(LABELS, 24, settings=SETTINGS[name], seed=5)
-    assert (whole.seed, list(whole)) != (0, list(made(name, LABELS, 24)))
-    shares = [list(SAMPLERS[name].for_batch(LABELS, 24, settings=SETTINGS[name], seed=5, rank=rank, num_ranks=2)) for rank in range(2)]
+    whole = SAMPLERS[name].for_batch(LABELS, 12, settings=SETTINGS[name], seed=5)
+    assert (whole.seed, list(whole)) != (0, list(made(name, LABELS, 12)))
+    shares = [list(SAMPLERS[name].for_batch(LABELS, 12, settings=SETTINGS[name], seed=5, rank=rank, num_ranks=2)) for rank in range(2)]
     whole.set_epoch(0)
     assert [first + second for first, second in zip(*shares, strict=True)] == list(whole)
     assert len(made("shuffled", LABELS, 50, drop_last=False)) == 3
@@ -65,7 +65,7 @@ def test_seed_ranks_and_settings_are_passed_on(name: str) -> None:
     assert hard.num_candidates == 9
 
 
-@pytest.mark.parametrize("name", [name for name in SAMPLERS if name != "shuffled"])
+@pytest.mark.parametrize("name", ["group", "n_pair", "episode", "hard_classes"])
 def test_too_few_classes_are_refused_with_a_batch_that_fits(name: str) -> None:
     per_class = {"group": 4, "n_pair": 2, "episode": 5, "hard_classes": 3}[name]
     words = (
@@ -128,7 +128,7 @@ def test_what_the_batch_decides_is_no_setting_of_a_method(name: str) -> None:
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_every_sampler_hears_of_the_embeddings(name: str) -> None:
     """One that does not learn gives the batches it would have given."""
-    sampler, untold = made(name, LABELS, 24), made(name, LABELS, 24)
+    sampler, untold = made(name, LABELS, 12), made(name, LABELS, 12)
     assert sampler.learns == (name == "hard_classes")
     sampler.update(torch.randn(len(LABELS), 4), torch.from_numpy(LABELS))
     assert (list(sampler) == list(untold)) == (not sampler.learns)

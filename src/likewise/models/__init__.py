@@ -1,6 +1,6 @@
 """Models: backbones, level taps, heads, ensembles, and the Embedder that holds one with its preprocessing."""
 
-from likewise.models.backbones import BACKBONES, LEVELS, Backbone, Level, freeze_batch_norm, make_backbone
+from likewise.models.backbones import BACKBONES, LEVELS, Backbone, Level, StagedBackbone, freeze_batch_norm, make_backbone
 from likewise.models.embedder import Embedder, Preprocessing
 from likewise.models.embedding import embed_batches, embed_packed, tensor_inputs
 from likewise.models.heads import HEADS
@@ -20,6 +20,7 @@ __all__ = [
     "Network",
     "NetworkSpec",
     "Preprocessing",
+    "StagedBackbone",
     "embed_batches",
     "embed_packed",
     "freeze_batch_norm",
