@@ -198,11 +198,13 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the comparison hears it and decides
     orders = pickle.load(sys.stdin.buffer)  # from the process that started this one, through its own pipe
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    code = 0
     try:
         work(orders)
     except (OSError, ValueError) as fault:  # of disk or database: pieces keep a method's faults to themselves
-        print(" ".join(str(fault).split()), file=sys.stderr)
-        sys.exit(STOPPED_BY_STORAGE)
+        print(" ".join(str(fault).split()), file=sys.stderr, flush=True)
+        code = STOPPED_BY_STORAGE
+    os._exit(code)  # without closing the standard input, which the thread holds: Python would abort over that, with another code
 
 
 if __name__ == "__main__":
