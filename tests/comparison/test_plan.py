@@ -154,8 +154,8 @@ def test_the_difference_of_two_plans_is_named(change: dict[str, object], named: 
 
 
 def test_time_by_the_clock_counts_no_moment_twice_and_no_pauses() -> None:
-    """Three at once, one after a pause of an hour; what is under way does not count yet."""
-    spans = [(0.0, 10.0), (5.0, 15.0), (6.0, 7.0), (3615.0, 3620.0), (3616.0, None)]
+    """Four at once, one after a pause of an hour; what is under way does not count yet."""
+    spans = [(0.0, 10.0), (5.0, 15.0), (6.0, 7.0), (8.0, 12.0), (3615.0, 3620.0), (3616.0, None)]
     pieces = [Piece("final", "glyphs", "", "raw", seed) for seed in range(len(spans))]
     claims = {piece.key: Claim(piece, "", 0, *span, None, None) for piece, span in zip(pieces, spans, strict=True)}
     assert Progress(plan_of(), claims).elapsed == 20.0

@@ -96,7 +96,7 @@ def _begin(path: Path, plan: Plan, *, store: str | None, command: str) -> tuple[
     use_write_ahead_log(url)
     folder = ComparisonFolder(path, url, secrets.token_hex(8))
     about = {
-        "command": without_passwords(command),
+        "command": command,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
     }
