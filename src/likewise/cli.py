@@ -294,10 +294,10 @@ def _settings(changes: list[str]) -> dict[str, object]:
     """{"loss.margin": 0.3} of ["loss.margin=0.3"]."""
     from likewise.configuration import value_of
 
-    found = {}
+    settings = {}
     for change in changes:
         name, equals, value = change.partition("=")
         if not equals or not name.strip():
             raise ValueError(f"--set {change!r}: expected key=value, such as loss.margin=0.3")
-        found[name.strip()] = value_of(value.strip())
-    return found
+        settings[name.strip()] = value_of(value.strip())
+    return settings

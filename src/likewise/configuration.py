@@ -173,14 +173,14 @@ def _with(config: Any, path: list[str], value: Any, name: str) -> Any:
         return replace(config, settings=config.settings | {head: value})
     known_name("setting", head, [entry.name for entry in fields(config)])
     hint = get_type_hints(type(config))[head]
-    held = getattr(config, head)
-    if rest and held is None and Named in get_args(hint):
+    current = getattr(config, head)
+    if rest and current is None and Named in get_args(hint):
         if rest != ["name"]:
             raise ValueError(f"setting {name!r}: there is no {head} here; set {head}.name first")
         return replace(config, **{head: Named(str(value))})
-    if rest and not is_dataclass(held):
+    if rest and not is_dataclass(current):
         raise ValueError(f"unknown setting {name!r}: {head} has no settings of its own")
-    return replace(config, **{head: _with(held, rest, value, name) if rest else converted(value, hint, name)})
+    return replace(config, **{head: _with(current, rest, value, name) if rest else converted(value, hint, name)})
 
 
 def _named(value: Any, where: str) -> Named:

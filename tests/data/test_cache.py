@@ -330,14 +330,15 @@ def test_whoever_waits_for_another_process_is_told(made: Dataset, home: Path) ->
     path.unlink()
     lock = FileLock(f"{path}.lock", thread_local=False)
     lock.acquire()
-    told: list[str] = []
+    told: list[tuple[str, int, int]] = []
 
     def hear(what: str, done: int, total: int) -> None:
-        told.append(what)
+        told.append((what, done, total))
         lock.release()
 
     pack(made, side=32, folder=home, on_progress=hear)
-    assert told == [f"waiting for another process that packs {path.name}", "packing made", "packing made"]
+    waiting = f"waiting for another process that packs {path.name}"
+    assert told == [(waiting, 0, 0), (waiting, 1, 1), ("packing made", 32, 40), ("packing made", 40, 40)]
 
 
 # Real processes. The script packs a folder and says how; it logs each time that it really packs.

@@ -14,6 +14,10 @@ def drawn(console: Console) -> str:
     return console.file.getvalue()
 
 
+def is_drawn(bar: object) -> bool:
+    return bool(bar._rich.live.is_started)  # type: ignore[attr-defined]
+
+
 def test_what_is_under_way_and_how_far() -> None:
     console = terminal()
     with progress_bar(console) as on_progress:
@@ -34,7 +38,13 @@ def test_it_steps_aside_when_all_is_done() -> None:
     with progress_bar(console) as on_progress:
         assert on_progress is not None
         on_progress("packing", 1, 2)
+        assert is_drawn(on_progress)
         on_progress("packing", 2, 2)
+        assert not is_drawn(on_progress)
+        on_progress("waiting", 0, 0)
+        assert is_drawn(on_progress)
+        on_progress("waiting", 1, 1)
+        assert not is_drawn(on_progress)
         with progress_bar(console) as other:
             assert other is not None
             other("training", 1, 2)

@@ -30,13 +30,13 @@ def check_batch(
     `indices` are the items' positions in the dataset whose labels are `dataset_labels`: what the sampler yielded. Everything
     but the images is to be given as it is before it goes to a GPU: nothing here waits for a device.
     """
-    found, where, truth = _numbers(labels, "labels"), _numbers(indices, "indices"), _numbers(dataset_labels, "dataset_labels")
-    if not len(images) == len(found) == len(where):
+    given, where, truth = _numbers(labels, "labels"), _numbers(indices, "indices"), _numbers(dataset_labels, "dataset_labels")
+    if not len(images) == len(given) == len(where):
         raise ValueError(
-            f"a batch of {len(images)} images, {len(found)} labels and {len(where)} indices: expected equally many;"
+            f"a batch of {len(images)} images, {len(given)} labels and {len(where)} indices: expected equally many;"
             " something between the sampler and here drops or repeats items"
         )
-    if len(found) == 0:
+    if len(given) == 0:
         raise ValueError("a batch of no images: expected at least one")
     if where.min() < 0 or where.max() >= len(truth):
         place = int(np.flatnonzero((where < 0) | (where >= len(truth)))[0])
@@ -45,22 +45,22 @@ def check_batch(
             " dataset; give it the labels of the very dataset that is read"
         )
     expected = truth[where]
-    if not np.array_equal(found, expected):
-        wrong = np.flatnonzero(found != expected)
+    if not np.array_equal(given, expected):
+        wrong = np.flatnonzero(given != expected)
         place = int(wrong[0])
         raise ValueError(
-            f"item {place} of the batch (index {where[place]}) has label {found[place]}, the dataset says {expected[place]}"
-            f" ({len(wrong)} of {len(found)} labels are wrong): images and labels are out of step, or the labels are of another dataset"
+            f"item {place} of the batch (index {where[place]}) has label {given[place]}, the dataset says {expected[place]}"
+            f" ({len(wrong)} of {len(given)} labels are wrong): images and labels are out of step, or the labels are of another dataset"
         )
-    ordered = np.sort(found)
+    ordered = np.sort(given)
     same = ordered[1:] == ordered[:-1]
     if needs_two_classes and same.all():
         raise ValueError(
-            f"all {len(found)} images of the batch are of class {found[0]}: expected at least two classes, or nothing is to be told apart"
+            f"all {len(given)} images of the batch are of class {given[0]}: expected at least two classes, or nothing is to be told apart"
         )
     if needs_positive_pair and not same.any():
         raise ValueError(
-            f"the {len(found)} images of the batch are of as many classes: this method needs two images of one class;"
+            f"the {len(given)} images of the batch are of as many classes: this method needs two images of one class;"
             " use a group sampler, or a larger batch"
         )
 

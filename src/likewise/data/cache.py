@@ -175,9 +175,12 @@ def _alone(target: Path, on_progress: ProgressCallback | None) -> Iterator[None]
         try:
             lock.acquire(timeout=0)
         except Timeout:
+            waiting = f"waiting for another process that packs {target.name}"
             if on_progress is not None:
-                on_progress(f"waiting for another process that packs {target.name}", 0, 0)
+                on_progress(waiting, 0, 0)
             lock.acquire()
+            if on_progress is not None:
+                on_progress(waiting, 1, 1)
     except OSError as fault:
         hint = "give another folder, or set LIKEWISE_CACHE"
         raise OSError(fault.errno, f"no packed file can be written here ({fault.strerror}): {hint}", str(target.parent)) from fault

@@ -89,11 +89,11 @@ class TestGuard:
     __test__ = False
 
     def __init__(self, part: TestPart, *, record: str | Path | None = None) -> None:
-        held = TestPart(*(None if indices is None else _frozen(indices) for indices in (part.indices, part.query, part.gallery)))  # type: ignore[arg-type]
-        self._digest = test_digest(held)
-        self._num_items = len(held.indices)
-        self._has_query_and_gallery = held.query is not None
-        self._reveal: Callable[[], TestPart] = lambda: held  # a closure: no attribute walk, vars() or asdict() meets the indices
+        frozen = TestPart(*(None if indices is None else _frozen(indices) for indices in (part.indices, part.query, part.gallery)))  # type: ignore[arg-type]
+        self._digest = test_digest(frozen)
+        self._num_items = len(frozen.indices)
+        self._has_query_and_gallery = frozen.query is not None
+        self._reveal: Callable[[], TestPart] = lambda: frozen  # a closure: no attribute walk, vars() or asdict() meets the indices
         self._key: TestKey | None = None
         self._closed_for: list[str] = []
         self._record = Record(None if record is None else Path(record))
@@ -253,16 +253,16 @@ test_digest.__test__ = False  # type: ignore[attr-defined]
 def _opening_of(line: bytes) -> Opening:
     names = {field.name for field in fields(Opening)}
     try:
-        held = json.loads(line)
-        return Opening(**{name: held[name] for name in names})
+        stored = json.loads(line)
+        return Opening(**{name: stored[name] for name in names})
     except (ValueError, KeyError, TypeError):
         return Opening("unreadable", "", line[:80].decode(errors="replace"), "", "", "", number=0, num_items=0, test="")
 
 
 def _frozen(indices: Indices) -> Indices:
-    held = np.array(indices, dtype=np.int64)
-    held.setflags(write=False)
-    return held
+    copy = np.array(indices, dtype=np.int64)
+    copy.setflags(write=False)
+    return copy
 
 
 def _caller() -> str:

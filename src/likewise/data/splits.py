@@ -73,10 +73,10 @@ class Split:
             raise ValueError(f"this is not a stored split: its format is {stored.get('format')!r}, expected {FORMAT!r}")
         _check_fingerprint(dataset, stored["fingerprint"])
         train = from_ranges(stored["train"])
-        found = _split(dataset, train, stored["fingerprint"], seed=stored["seed"], official=stored["official"], record=record)
-        if found.to_json() != stored:
+        made = _split(dataset, train, stored["fingerprint"], seed=stored["seed"], official=stored["official"], record=record)
+        if made.to_json() != stored:
             raise ValueError("the stored split does not fit its own digest: the file was changed; make the split again")
-        return found
+        return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,10 +104,10 @@ def split(dataset: Dataset, *, seed: int, test_share: float = 0.5, official: boo
         raise ValueError(f"test_share={test_share}: expected a share of the classes between 0 and 1, such as 0.5")
     fingerprint = dataset.fingerprint()
     if official and dataset.parts is not None:
-        held = set(dataset.parts.tolist())
-        if "train" not in held or held == {"train"}:
+        marks = set(dataset.parts.tolist())
+        if "train" not in marks or marks == {"train"}:
             raise ValueError(
-                f"{dataset.name}: every item is marked {', '.join(sorted(held))}: expected train and test items; "
+                f"{dataset.name}: every item is marked {', '.join(sorted(marks))}: expected train and test items; "
                 "official=False ignores the marks and draws test classes"
             )
         return _split(dataset, np.flatnonzero(dataset.parts == "train"), fingerprint, seed=seed, official=True, record=record)
@@ -176,13 +176,13 @@ def _split(dataset: Dataset, train: Indices, fingerprint: str, *, seed: int, off
     part = TestPart(np.flatnonzero(is_test))
     if official and dataset.parts is not None:
         marks = dataset.parts[part.indices]
-        held = set(marks.tolist())
-        if held not in ({"test"}, {"query", "gallery"}):
+        kinds = set(marks.tolist())
+        if kinds not in ({"test"}, {"query", "gallery"}):
             raise ValueError(
-                f"{dataset.name}: the test items are marked {', '.join(sorted(held))}: expected all test, or query and gallery, "
+                f"{dataset.name}: the test items are marked {', '.join(sorted(kinds))}: expected all test, or query and gallery, "
                 "where a query is not itself in the gallery"
             )
-        if "query" in held:
+        if "query" in kinds:
             part = TestPart(part.indices, query=part.indices[marks == "query"], gallery=part.indices[marks == "gallery"])
     train_classes, test_classes = np.unique(dataset.labels[train]), np.unique(dataset.labels[part.indices])
     return Split(
@@ -206,10 +206,10 @@ def _num_matched(labels: npt.NDArray[np.int64], part: TestPart) -> int:
 
 
 def _check_fingerprint(dataset: Dataset, fingerprint: str) -> None:
-    found = dataset.fingerprint()
-    if found != fingerprint:
+    actual = dataset.fingerprint()
+    if actual != fingerprint:
         raise ValueError(
-            f"the split was made for a data set with fingerprint {fingerprint[:12]}..., {dataset.name} has {found[:12]}...: "
+            f"the split was made for a data set with fingerprint {fingerprint[:12]}..., {dataset.name} has {actual[:12]}...: "
             "items, labels or parts have changed since; make a new split (and compare nothing across the two)"
         )
 

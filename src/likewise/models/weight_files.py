@@ -56,19 +56,21 @@ def fit_weights(module: nn.Module, state: Mapping[str, Tensor], path: Path, *, i
 
     Only a norm's count of batches may be missing, as in old files.
     """
-    own = module.state_dict()
-    missing = [name for name in own if name not in state and not name.endswith("num_batches_tracked")]
-    unexpected = [name for name in state if name not in own and not name.startswith(ignore)]
+    expected = module.state_dict()
+    missing = [name for name in expected if name not in state and not name.endswith("num_batches_tracked")]
+    unexpected = [name for name in state if name not in expected and not name.startswith(ignore)]
     misshaped = [
         f"{name} {tuple(state[name].shape)} instead of {tuple(tensor.shape)}"
-        for name, tensor in own.items()
+        for name, tensor in expected.items()
         if name in state and state[name].shape != tensor.shape
     ]
     faults = [_listed(names, what) for names, what in ((missing, "missing"), (unexpected, "unexpected"), (misshaped, "of another shape"))]
     if any(faults):
-        found = "; ".join(filter(None, faults))
-        raise ValueError(f"weights {path} do not fit {type(module).__name__}: {found}. Nothing was loaded: give the file of this network")
-    module.load_state_dict({name: tensor for name, tensor in state.items() if name in own}, strict=False)
+        differences = "; ".join(filter(None, faults))
+        raise ValueError(
+            f"weights {path} do not fit {type(module).__name__}: {differences}. Nothing was loaded: give the file of this network"
+        )
+    module.load_state_dict({name: tensor for name, tensor in state.items() if name in expected}, strict=False)
 
 
 def _listed(names: list[str], what: str) -> str:

@@ -73,8 +73,8 @@ def _grouped(entries: Iterable[tuple[str, str]], order: Iterable[str]) -> dict[s
 
 def _published(method: Method) -> str:
     """The highest R@1 on CUB among the papers' tables; they differ in backbone and dimension."""
-    found = [scores["R@1"] for protocol, scores in method.published.items() if "-cub" in protocol]
-    return f"{max(found):g}" if found else ""
+    published = [scores["R@1"] for protocol, scores in method.published.items() if "-cub" in protocol]
+    return f"{max(published):g}" if published else ""
 
 
 def _view(groups: dict[str, list[str]], rows: Mapping[str, tuple[str, ...]], numbers: tuple[str, ...]) -> Group:

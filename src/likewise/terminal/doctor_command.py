@@ -30,9 +30,9 @@ def run_doctor(data: str, *, out: Path | None = None, as_json: bool = False, she
         raise ValueError(f"{dataset.name} holds features, not images: leave --contact-sheet out")
     with progress_bar() as on_progress:
         report = diagnose_dataset(dataset, on_progress=on_progress)
-    found = json.dumps(report.as_json(), indent=2, allow_nan=False)
+    as_text = json.dumps(report.as_json(), indent=2, allow_nan=False)
     if out is not None:
-        write_whole(out / "report.json", f"{found}\n".encode())
+        write_whole(out / "report.json", f"{as_text}\n".encode())
         if not isinstance(dataset.items, Features):
             sheet = sheet or out / "contact_sheet.png"
     if sheet is not None:
@@ -40,7 +40,7 @@ def run_doctor(data: str, *, out: Path | None = None, as_json: bool = False, she
         contact_sheet(dataset, report).save(picture, format="PNG")
         write_whole(sheet, picture.getvalue())
     if as_json:
-        sys.stdout.write(found + "\n")
+        sys.stdout.write(as_text + "\n")
     else:
         Console().print(report_view(report))
     return report

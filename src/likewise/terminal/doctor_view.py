@@ -53,12 +53,12 @@ def _view(report: DatasetReport) -> Iterator[RenderableType]:
             yield Text("  " + ", ".join(names[:SHOWN]) + more)
     if report.duplicates:
         yield _heading("Duplicates")
-        for found in report.duplicates[:SHOWN]:
-            yield _title(found)
-            for item in found.items[:SHOWN_ITEMS]:
-                yield Padding(Text(_item(item, found), overflow="fold"), (0, 0, 0, 4))
-            if len(found.items) > SHOWN_ITEMS:
-                yield Text(f"    and {len(found.items) - SHOWN_ITEMS:,} more", style="dim")
+        for duplicate in report.duplicates[:SHOWN]:
+            yield _title(duplicate)
+            for item in duplicate.items[:SHOWN_ITEMS]:
+                yield Padding(Text(_item(item, duplicate), overflow="fold"), (0, 0, 0, 4))
+            if len(duplicate.items) > SHOWN_ITEMS:
+                yield Text(f"    and {len(duplicate.items) - SHOWN_ITEMS:,} more", style="dim")
         yield from _left_out(len(report.duplicates))
     yield Text("")
     for remark in report.remarks:
@@ -82,16 +82,16 @@ def _sizes(report: DatasetReport, *, width: int = 30) -> Table:
     return table
 
 
-def _title(found: Duplicate) -> Text:
-    style = "red" if found.across_split else "yellow" if found.across_classes else ""
-    likeness = f" ({found.correlation:.4f})" if found.kind == "near" else ""
-    return Text.assemble("  ", KIND_WORDS[found.kind], likeness, ", ", (found.place, style))
+def _title(duplicate: Duplicate) -> Text:
+    style = "red" if duplicate.across_split else "yellow" if duplicate.across_classes else ""
+    likeness = f" ({duplicate.correlation:.4f})" if duplicate.kind == "near" else ""
+    return Text.assemble("  ", KIND_WORDS[duplicate.kind], likeness, ", ", (duplicate.place, style))
 
 
-def _item(item: Item, found: Duplicate) -> str:
+def _item(item: Item, duplicate: Duplicate) -> str:
     """The name, with what tells this item from the others of its group."""
-    about = [item.part] if found.across_split and item.part else []
-    if found.across_classes and item.class_name not in item.name:
+    about = [item.part] if duplicate.across_split and item.part else []
+    if duplicate.across_classes and item.class_name not in item.name:
         about.append(item.class_name)
     return item.name + (f"  ({', '.join(about)})" if about else "")
 

@@ -41,44 +41,44 @@ def _scores(summary: Summary) -> Table:
     return table
 
 
-def _diagnosis(found: Diagnosis, *, joined: bool) -> Iterator[RenderableType]:
+def _diagnosis(diagnosis: Diagnosis, *, joined: bool) -> Iterator[RenderableType]:
     yield _heading("Geometry" + (" of queries and gallery together" if joined else ""))
     table = _table()
     for name in ("distances", "pairs", "5 %", "median", "95 %"):
         table.add_column(name, justify="left" if name == "distances" else "right")
-    low, high = _span(found)
-    table.add_column(f"{float(found.edges[low]):.2f} to {float(found.edges[high]):.2f}", no_wrap=True)
-    for name, distances in (("within classes", found.intra), ("between classes", found.inter)):
+    low, high = _span(diagnosis)
+    table.add_column(f"{float(diagnosis.edges[low]):.2f} to {float(diagnosis.edges[high]):.2f}", no_wrap=True)
+    for name, distances in (("within classes", diagnosis.intra), ("between classes", diagnosis.inter)):
         quantiles = [f"{distances.quantiles[share]:.3f}" if distances.quantiles else "" for share in (0.05, 0.5, 0.95)]
         table.add_row(name, f"{distances.num_pairs:,}", *quantiles, _bars(distances, low, high))
     yield table
-    if found.intra.num_pairs and found.inter.num_pairs:
-        yield Text(f"  a pair within a class is closer than one between classes {100 * found.separation:.1f} % of the time")
-    yield Text(f"  effective rank {found.effective_rank:.1f} of {len(found.singular_values)} dimensions")
-    alone = f"{100 * found.anti_hub_share:.1f} % of the items are among nobody's nearest {found.neighbours}"
-    yield Text(f"  {alone}; hubness (skewness) {found.hub_skewness:.1f}")
-    yield Text("  largest hubs: " + ", ".join(f"item {item} ({times} times)" for item, times in found.hubs[:3]))
-    if found.class_recall:
+    if diagnosis.intra.num_pairs and diagnosis.inter.num_pairs:
+        yield Text(f"  a pair within a class is closer than one between classes {100 * diagnosis.separation:.1f} % of the time")
+    yield Text(f"  effective rank {diagnosis.effective_rank:.1f} of {len(diagnosis.singular_values)} dimensions")
+    alone = f"{100 * diagnosis.anti_hub_share:.1f} % of the items are among nobody's nearest {diagnosis.neighbours}"
+    yield Text(f"  {alone}; hubness (skewness) {diagnosis.hub_skewness:.1f}")
+    yield Text("  largest hubs: " + ", ".join(f"item {item} ({times} times)" for item, times in diagnosis.hubs[:3]))
+    if diagnosis.class_recall:
         yield _heading("Classes with the lowest R@1")
         table = _table()
         table.add_column("class", overflow="ellipsis", no_wrap=True, max_width=40)
         table.add_column("items", justify="right")
         table.add_column("R@1 %", justify="right")
-        for recall in found.class_recall[:SHOWN]:
+        for recall in diagnosis.class_recall[:SHOWN]:
             table.add_row(Text(recall.label), f"{recall.num_items:,}", f"{100 * recall.recall_at_1:.1f}")
         yield table
-    if found.worst_queries:
+    if diagnosis.worst_queries:
         yield _heading("Queries whose nearest positive is farthest behind")
         table = _table()
         table.add_column("item", justify="right", no_wrap=True)
         table.add_column("class", overflow="ellipsis", no_wrap=True, min_width=8, max_width=24)
         table.add_column("behind by", justify="right", no_wrap=True)
         table.add_column("nearest items (class)", overflow="ellipsis", no_wrap=True)
-        for query in found.worst_queries[:SHOWN]:
+        for query in diagnosis.worst_queries[:SHOWN]:
             near = "\n".join(f"{item} ({label})" for item, label in zip(query.neighbours[:3], query.neighbour_labels, strict=False))
             table.add_row(str(query.index), Text(query.label), f"{query.gap:.3f}", Text(near))
         yield table
-    for warning in found.warnings:
+    for warning in diagnosis.warnings:
         yield Text("\n! " + warning, style="yellow")
 
 
@@ -90,10 +90,10 @@ def _table() -> Table:
     return Table(box=None, padding=(0, 1, 0, 2), header_style="dim", pad_edge=True)
 
 
-def _span(found: Diagnosis) -> tuple[int, int]:
+def _span(diagnosis: Diagnosis) -> tuple[int, int]:
     """First and last edge around all that the histograms hold."""
-    held = (found.intra.histogram + found.inter.histogram).nonzero().flatten()
-    return int(held[0]), int(held[-1]) + 1
+    filled = (diagnosis.intra.histogram + diagnosis.inter.histogram).nonzero().flatten()
+    return int(filled[0]), int(filled[-1]) + 1
 
 
 def _bars(distances: Distances, low: int, high: int, *, width: int = 16) -> str:

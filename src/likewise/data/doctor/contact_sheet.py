@@ -25,7 +25,7 @@ def contact_sheet(
     """`num_classes` classes, evenly chosen, a row of images each; then the worst `num_groups` groups of duplicates side by side."""
     if isinstance(dataset.items, Features):
         raise ValueError(f"{dataset.name} holds features, not images: there is nothing to draw; leave the contact sheet out")
-    broken = {found.item.index for found in report.broken}
+    broken = {entry.item.index for entry in report.broken}
     usable = np.array([i for i in range(len(dataset)) if i not in broken], dtype=np.int64)
     labels = np.unique(dataset.labels[usable])
     chosen = labels[_even(len(labels), num_classes)]
@@ -52,13 +52,13 @@ def contact_sheet(
         draw.text((MARGIN, top + 20), title, fill=INK, font=large)
         top += TITLE
     for row in rows:
-        for left, found in row:
-            shown = found.items[:GROUP_TILES]
-            colour = ALARM if found.across_split or found.across_classes else FAINT
-            more = f", {len(found.items) - len(shown):,} more" if len(found.items) > len(shown) else ""
+        for left, group in row:
+            shown = group.items[:GROUP_TILES]
+            colour = ALARM if group.across_split or group.across_classes else FAINT
+            more = f", {len(group.items) - len(shown):,} more" if len(group.items) > len(shown) else ""
             room = len(shown) * (TILE + GAP) - GAP
-            _text(draw, (MARGIN + left, top), f"{KIND_WORDS[found.kind]}{more}", small, INK, room, lines=1)
-            _text(draw, (MARGIN + left, top + 15), found.place, small, colour, room, lines=1)
+            _text(draw, (MARGIN + left, top), f"{KIND_WORDS[group.kind]}{more}", small, INK, room, lines=1)
+            _text(draw, (MARGIN + left, top + 15), group.place, small, colour, room, lines=1)
             for place, item in enumerate(shown):
                 corner = MARGIN + left + place * (TILE + GAP)
                 sheet.paste(_tile(dataset, item.index), (corner, top + 34))
@@ -71,12 +71,12 @@ def _in_rows(groups: tuple[Duplicate, ...], width: int) -> list[list[tuple[int, 
     """The groups one beside the other, each with its left edge."""
     rows: list[list[tuple[int, Duplicate]]] = []
     left = 0
-    for found in groups:
-        room = min(len(found.items), GROUP_TILES) * (TILE + GAP) - GAP
+    for group in groups:
+        room = min(len(group.items), GROUP_TILES) * (TILE + GAP) - GAP
         if not rows or left + room > width:
             rows.append([])
             left = 0
-        rows[-1].append((left, found))
+        rows[-1].append((left, group))
         left += room + 4 * GAP
     return rows
 

@@ -109,8 +109,13 @@ class DatasetReport:
             "histogram": size_histogram(self),
         }
         duplicates = [
-            {**asdict(found), "across_split": found.across_split, "across_classes": found.across_classes, "is_problem": found.is_problem}
-            for found in self.duplicates
+            {
+                **asdict(duplicate),
+                "across_split": duplicate.across_split,
+                "across_classes": duplicate.across_classes,
+                "is_problem": duplicate.is_problem,
+            }
+            for duplicate in self.duplicates
         ]
         return {**asdict(self), "class_sizes": summary, "duplicates": duplicates, "problems": self.problems, "remarks": self.remarks}
 
@@ -148,7 +153,7 @@ def _remarks(report: DatasetReport) -> Iterator[str]:
 
 
 def _duplicate_counts(report: DatasetReport, *, problems: bool) -> Iterator[str]:
-    chosen = [found for found in report.duplicates if found.is_problem == problems]  # the worst first
-    counts = Counter(f"{'near' if found.kind == 'near' else 'exact'} duplicates {found.place}" for found in chosen)
+    chosen = [duplicate for duplicate in report.duplicates if duplicate.is_problem == problems]  # the worst first
+    counts = Counter(f"{'near' if duplicate.kind == 'near' else 'exact'} duplicates {duplicate.place}" for duplicate in chosen)
     for words, count in counts.items():
         yield f"{count_of(count, 'group', 'groups')} of {words}"

@@ -82,15 +82,15 @@ def near_pairs(thumbnails: Thumbnails, is_small: npt.NDArray[np.bool_] | None = 
     vectors /= np.maximum(lengths, 1e-6)
     kept = np.flatnonzero(lengths[:, 0] >= FLAT * SIDE)  # a length is the deviation times the root of the number of pixels
     least = np.where(np.zeros(len(thumbnails), np.bool_) if is_small is None else is_small, LEAST_CORRELATION_SMALL, LEAST_CORRELATION)
-    found: list[tuple[int, int, float]] = []
+    pairs: list[tuple[int, int, float]] = []
     for firsts, seconds in close_hashes(perceptual_hashes(thumbnails[kept])):
         a, b = kept[firsts], kept[seconds]
         for start in range(0, len(a), BLOCK // SIDE**2):
             part = slice(start, start + BLOCK // SIDE**2)
             correlations = np.einsum("nd,nd->n", vectors[a[part]], vectors[b[part]])
             near = correlations >= np.maximum(least[a[part]], least[b[part]])
-            found.extend(zip(a[part][near].tolist(), b[part][near].tolist(), correlations[near].tolist(), strict=True))
-    return sorted(found)
+            pairs.extend(zip(a[part][near].tolist(), b[part][near].tolist(), correlations[near].tolist(), strict=True))
+    return sorted(pairs)
 
 
 def perceptual_hashes(thumbnails: Thumbnails) -> Bits:

@@ -145,13 +145,18 @@ def _digest(data: bytes) -> bytes:
 def _part_counts(labels: npt.NDArray[np.int64], parts: npt.NDArray[np.str_] | None) -> tuple[PartCount, ...]:
     if parts is None:
         return ()
-    held = sorted(set(parts.tolist()), key=lambda part: (part != "train", part))
-    return tuple(PartCount(part, int((parts == part).sum()), len(np.unique(labels[parts == part]))) for part in held)
+    names = sorted(set(parts.tolist()), key=lambda part: (part != "train", part))
+    return tuple(PartCount(part, int((parts == part).sum()), len(np.unique(labels[parts == part]))) for part in names)
 
 
 def _num_shared_classes(labels: npt.NDArray[np.int64], parts: npt.NDArray[np.str_] | None) -> int:
     return 0 if parts is None else len(np.intersect1d(labels[parts == "train"], labels[parts != "train"]))
 
 
-def _severity(found: Duplicate) -> tuple[bool, bool, int, int]:
-    return (not found.across_split, not found.across_classes, ("file", "pixels", "near").index(found.kind), found.items[0].index)
+def _severity(duplicate: Duplicate) -> tuple[bool, bool, int, int]:
+    return (
+        not duplicate.across_split,
+        not duplicate.across_classes,
+        ("file", "pixels", "near").index(duplicate.kind),
+        duplicate.items[0].index,
+    )

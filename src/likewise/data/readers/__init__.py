@@ -96,17 +96,17 @@ def _read_path(path: Path, options: dict[str, Any]) -> Dataset:
 
 def _options(name: str, reader: Reader, given: list[str], options: dict[str, Any]) -> dict[str, Any]:
     """Options of the spec and of the call, each as its type."""
-    found: dict[str, Any] = {}
+    of_spec: dict[str, Any] = {}
     for pair in given:
         option, equals, value = pair.partition("=")
         if not equals:
             raise ValueError(
                 f"{name}: {pair!r}: expected option=value, with commas between several (options: {', '.join(reader.options) or 'none'})"
             )
-        if option.strip() in found:
+        if option.strip() in of_spec:
             raise ValueError(f"{name}: {option.strip()} is given twice")
-        found[option.strip()] = value.strip()
-    twice = found.keys() & options.keys()
+        of_spec[option.strip()] = value.strip()
+    twice = of_spec.keys() & options.keys()
     if twice:
         raise ValueError(f"{name}: {min(twice)} is given twice, in the name and beside it")
-    return {option: reader.parse(name, option, value) for option, value in (found | options).items()}
+    return {option: reader.parse(name, option, value) for option, value in (of_spec | options).items()}

@@ -26,13 +26,13 @@ def read_folder(path: Path, *, strict: bool = False) -> Dataset:
     root = path
     if not root.is_dir():
         raise ValueError(f"{root} is {'a file' if root.exists() else 'not there'}: expected a folder of class folders")
-    found = _images(root)
-    if not found:
+    images = _images(root)
+    if not images:
         raise ValueError(
             f"{root} holds no images: expected {root}/CLASS/image.jpg, of any type that Pillow reads ({len(image_extensions())} extensions)"
         )
-    loose = [file for file in found if len(file.parts) == 1]
-    placed = [file for file in found if len(file.parts) > 1]
+    loose = [file for file in images if len(file.parts) == 1]
+    placed = [file for file in images if len(file.parts) > 1]
     if not placed:
         raise ValueError(
             f"all {len(loose)} images lie directly in {root}, so they have no class: expected {root}/CLASS/image.jpg, or a table of "
@@ -68,7 +68,7 @@ def image_extensions() -> frozenset[str]:
 def _images(root: Path) -> list[Path]:
     """Image files below the root, relative to it, in one order on every machine."""
     extensions = image_extensions()
-    found: list[Path] = []
+    images: list[Path] = []
     seen: set[tuple[int, int]] = set()  # folders visited: a link may lead back up
 
     def refuse(fault: OSError) -> None:
@@ -82,5 +82,5 @@ def _images(root: Path) -> list[Path]:
         seen.add((state.st_dev, state.st_ino))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         below = Path(folder).relative_to(root)
-        found.extend(below / name for name in files if not name.startswith(".") and os.path.splitext(name)[1].lower() in extensions)
-    return sorted(found, key=lambda file: file.parts)
+        images.extend(below / name for name in files if not name.startswith(".") and os.path.splitext(name)[1].lower() in extensions)
+    return sorted(images, key=lambda file: file.parts)

@@ -47,15 +47,15 @@ def _class_folders(folder: Path) -> dict[int, Path]:
     """Class number -> folder; empty where a folder is not named as a class."""
     if not folder.is_dir():
         return {}
-    found: dict[int, Path] = {}
+    folders: dict[int, Path] = {}
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith(".") or not entry.is_dir():
             continue
         match = _CLASS_FOLDER.fullmatch(entry.name)
         if match is None:
             return {}
-        found[int(match[1])] = entry
-    return found
+        folders[int(match[1])] = entry
+    return folders
 
 
 def _listed(root: Path, boxes: bool) -> tuple[list[Row], list[str]]:

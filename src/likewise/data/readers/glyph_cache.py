@@ -32,9 +32,9 @@ def kept_drawing(asked: tuple[int, list[str], int, int], draw: Callable[[], Pixe
     if len(characters) * images < WORTH_KEEPING or int(np.prod(shape)) > MOST_BYTES:
         return draw()
     file = cache_folder() / "glyphs" / f"{_key(asked)}.npy"
-    held = _read(file)
-    if held is not None and held.shape == shape and held.dtype == np.uint8:
-        return held
+    kept = _read(file)
+    if kept is not None and kept.shape == shape and kept.dtype == np.uint8:
+        return kept
     drawn = draw()
     _write(file, drawn)
     return drawn
@@ -52,13 +52,13 @@ def _key(asked: tuple[Any, ...]) -> str:
 def _read(file: Path) -> Pixels | None:
     """None also for a file that a power cut left torn: it is drawn again."""
     try:
-        held: Pixels = np.load(file, allow_pickle=False)
+        drawn: Pixels = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    return held
+    return drawn
 
 
 def _write(file: Path, drawn: Pixels) -> None:
     """A cache that cannot be written costs seconds the next time, and nothing else."""
     with suppress(OSError):
-        write_whole(file, lambda held: np.save(held, drawn))
+        write_whole(file, lambda opened: np.save(opened, drawn))

@@ -14,10 +14,10 @@ _PARTITION, _BOXES = "list_eval_partition.txt", "list_bbox_inshop.txt"
 
 
 def recognises_inshop(path: Path) -> bool:
-    found = _find(path, _PARTITION)
-    if found is None:
+    partition = _find(path, _PARTITION)
+    if partition is None:
         return False
-    with found.open(encoding="utf-8", errors="replace") as file:  # other DeepFashion sets have a list of this name too
+    with partition.open(encoding="utf-8", errors="replace") as file:  # other DeepFashion sets have a list of this name too
         return "item_id" in file.readline() + file.readline()
 
 
@@ -61,8 +61,8 @@ def _boxes(path: Path) -> dict[str, Box]:
     file = _find(path, _BOXES)
     if file is None:
         raise ValueError(f"boxes=True needs {_BOXES} in {path} or in Anno/, which is not there")
-    found: dict[str, Box] = {}
+    boxes: dict[str, Box] = {}
     for image, _, _, *corners in columns(file, _below_header(file, "image_name clothes_type pose_type x_1 y_1 x_2 y_2"), 7, first_line=3):
         left, top, right, bottom = (whole(file, corner) for corner in corners)
-        found[image] = left, top, right, bottom
-    return found
+        boxes[image] = left, top, right, bottom
+    return boxes

@@ -45,7 +45,7 @@ def dataset_of(
     """
     present = _present([row.path for row in rows])
     kept = [row for row, there in zip(rows, present, strict=True) if there]
-    found = list(notes)
+    told = list(notes)
     if len(kept) < len(rows):
         missing = [row.path for row, there in zip(rows, present, strict=True) if not there]
         words = f"{len(missing):,} of {len(rows):,} listed images are missing, first {missing[0]}"
@@ -53,7 +53,7 @@ def dataset_of(
             raise ValueError(f"{name}: all {len(rows):,} listed images are missing, first {missing[0]}: are the images unpacked there?")
         if strict:
             raise ValueError(f"{name}: {words}: restore them, or read without strict to leave them out")
-        found.append(f"{words}; they are left out")
+        told.append(f"{words}; they are left out")
     if not kept:
         raise ValueError(f"{name}: no images are listed")
     labels = {row.label for row in kept}
@@ -71,7 +71,7 @@ def dataset_of(
     differences = count_notes(dataset, published or {})
     if strict and differences:
         raise ValueError(f"{name}: {differences[0]}: get the full data set, or read without strict")
-    return Dataset(dataset.name, dataset.items, dataset.labels, dataset.class_names, dataset.parts, notes=(*found, *differences))
+    return Dataset(dataset.name, dataset.items, dataset.labels, dataset.class_names, dataset.parts, notes=(*told, *differences))
 
 
 def count_notes(dataset: Dataset, published: dict[str, Published]) -> list[str]:
@@ -129,16 +129,16 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 def _present(paths: Sequence[Path]) -> list[bool]:
     """Which of the files are there, one listing a folder: a data set may have 100,000 files on a slow disk."""
-    held: dict[Path, set[str]] = {}
+    files: dict[Path, set[str]] = {}
     there = []
     for path in paths:
-        if path.parent not in held:
+        if path.parent not in files:
             try:
                 with os.scandir(path.parent) as entries:
-                    held[path.parent] = {entry.name for entry in entries if _is_file(entry)}
+                    files[path.parent] = {entry.name for entry in entries if _is_file(entry)}
             except (FileNotFoundError, NotADirectoryError):
-                held[path.parent] = set()
+                files[path.parent] = set()
             except OSError as fault:
                 raise ValueError(f"folder {path.parent} cannot be read ({fault.strerror}): check its permissions") from fault
-        there.append(path.name in held[path.parent])
+        there.append(path.name in files[path.parent])
     return there

@@ -88,8 +88,8 @@ def read_idx(path: Path, *, num_dimensions: int) -> npt.NDArray[np.uint8]:
     except OSError as fault:
         raise ValueError(f"{path} cannot be read ({fault.strerror})") from fault
     if len(values) != size:
-        held = f"{len(values):,}" if len(values) < size else "more"
-        raise ValueError(f"{path} announces {' x '.join(map(str, shape))} = {size:,} bytes but holds {held}: download it again")
+        actual = f"{len(values):,}" if len(values) < size else "more"
+        raise ValueError(f"{path} announces {' x '.join(map(str, shape))} = {size:,} bytes but holds {actual}: download it again")
     return np.frombuffer(values, dtype=np.uint8).reshape(shape)
 
 

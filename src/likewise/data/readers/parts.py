@@ -33,10 +33,10 @@ def parts_of(words: Sequence[str]) -> tuple[list[Part], tuple[str, ...]]:
     cleaned = [word.strip().lower() for word in words]
     for word in dict.fromkeys(cleaned):
         known_name("part", word, _WORDS)
-    held = {_WORDS[word] for word in cleaned}
-    validation: Part = "train" if held & {"test", "query", "gallery"} else "test"
+    present = {_WORDS[word] for word in cleaned}
+    validation: Part = "train" if present & {"test", "query", "gallery"} else "test"
     notes: tuple[str, ...] = ()
-    if None in held and validation == "train":
+    if None in present and validation == "train":
         num = sum(_WORDS[word] is None for word in cleaned)
         notes = (f"{num:,} validation items were added to train: tuning uses folds of the training classes",)
     return [_WORDS[word] or validation for word in cleaned], notes

@@ -63,9 +63,9 @@ def read_table(
     root = path.parent if images is None else images
     paths = [root / str(value) for value in table[path_column]]
     parts, notes = _parts(path, table, split_column)
-    found = _boxes(path, table, paths) if boxes else None
+    cuts = _boxes(path, table, paths) if boxes else None
     rows = [
-        Row(paths[i], str(table[label_column][i]), None if parts is None else parts[i], None if found is None else found[i])
+        Row(paths[i], str(table[label_column][i]), None if parts is None else parts[i], None if cuts is None else cuts[i])
         for i in range(num_rows)
     ]
     if len({row.label for row in rows}) == 1:
