@@ -19,7 +19,7 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class Verdict:
+class BesideTheBest:
     """A method beside the best: the p-value after Holm's correction, None for the best itself."""
 
     p_value: float | None
@@ -50,7 +50,7 @@ def estimates(scores: Sequence[Mapping[str, float]], per_query: Sequence[PerQuer
     either side of the mean, the interval reaches sqrt(a^2 + b^2) to that side. Cluster scores (NMI, AMI) belong to no query: b = 0.
     """
     over_classes = bootstrap(mean_over_seeds(per_query), level=LEVEL)
-    found = {}
+    estimated = {}
     for name in scores[0]:
         values = tuple(float(run[name]) for run in scores)
         mean = math.fsum(values) / len(values)
@@ -59,13 +59,13 @@ def estimates(scores: Sequence[Mapping[str, float]], per_query: Sequence[PerQuer
         low = high = 0.0
         if name in over_classes:
             low, high = over_classes[name].estimate - over_classes[name].low, over_classes[name].high - over_classes[name].estimate
-        found[name] = Estimate(
+        estimated[name] = Estimate(
             values, mean, deviation, max(0.0, mean - math.hypot(by_seed, low)), min(1.0, mean + math.hypot(by_seed, high))
         )
-    return found
+    return estimated
 
 
-def beside_the_best(runs: Mapping[str, Sequence[PerQuery]], values: Mapping[str, Sequence[float]]) -> dict[str, Verdict]:
+def beside_the_best(runs: Mapping[str, Sequence[PerQuery]], values: Mapping[str, Sequence[float]]) -> dict[str, BesideTheBest]:
     """Every method beside the one with the best mean of MAP@R; `values` are its MAP@R by seed.
 
     A difference is real if neither other test classes nor other seeds would undo it: p is the larger of a sign-flip test over classes
@@ -77,19 +77,19 @@ def beside_the_best(runs: Mapping[str, Sequence[PerQuery]], values: Mapping[str,
     best = max(values, key=lambda name: math.fsum(values[name]) / len(values[name]))
     reference = mean_over_seeds(runs[best])
     p_values = {}
-    for name, found in runs.items():
+    for name, seeds in runs.items():
         if name != best:
-            over_classes = paired_test(reference, mean_over_seeds(found))[DECIDING_SCORE].p_value
+            over_classes = paired_test(reference, mean_over_seeds(seeds))[DECIDING_SCORE].p_value
             p_values[name] = max(over_classes, seed_test(values[best], values[name], noise=noise, freedom=freedom))
     corrected = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-    verdicts = {name: Verdict(p, p >= 1 - LEVEL) for name, p in corrected.items()}
-    return {name: verdicts.get(name, Verdict(None, True)) for name in runs}
+    verdicts = {name: BesideTheBest(p, p >= 1 - LEVEL) for name, p in corrected.items()}
+    return {name: verdicts.get(name, BesideTheBest(None, True)) for name in runs}
 
 
 def pooled_deviation(values: Sequence[Sequence[float]]) -> tuple[float, int]:
     """The standard deviation over seeds that all methods share, s^2 = sum over methods of (S - 1) s_m^2 / sum of (S - 1), and that sum."""
-    freedom = sum(len(own) - 1 for own in values)
-    squares = math.fsum((value - math.fsum(own) / len(own)) ** 2 for own in values for value in own)
+    freedom = sum(len(seeds) - 1 for seeds in values)
+    squares = math.fsum((value - math.fsum(seeds) / len(seeds)) ** 2 for seeds in values for value in seeds)
     return (math.sqrt(squares / freedom) if freedom else 0.0), freedom
 
 
@@ -103,12 +103,12 @@ def seed_test(first: Sequence[float], second: Sequence[float], *, noise: float, 
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down correction: of m sorted p-values the i-th (from 0) becomes max over j <= i of min(1, (m - j) p_j)."""
-    found = [0.0] * len(p_values)
+    corrected = [0.0] * len(p_values)
     largest = 0.0
     for rank, position in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[position]))
-        found[position] = largest
-    return found
+        corrected[position] = largest
+    return corrected
 
 
 def rank_test(scores: Mapping[str, Sequence[float]]) -> RankTest:

@@ -1,22 +1,96 @@
-"""The charts of a comparison, one function each: what is drawn into one pair of axes. `pictures` puts them together."""
+"""The charts of a comparison: which there are (`..._chart`), and what is drawn into the axes of each (`draw_...`)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from likewise.comparison.results import Board, Estimate, MethodResult, Trial
-from likewise.reports.drawing import FAINT, INK, MethodLine, said
+from likewise.comparison.results import Board, ComparisonResults, Estimate, MethodResult, Trial
+from likewise.reports.drawing import FAINT, INK, SMALL, Chart, MethodLine, one_line
 from likewise.reports.method_curves import PairCurves
 from likewise.reports.weight_curves import COLOURS, LINES, NEGATIVES, POSITIVES, TICKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Lines = Mapping[str, MethodLine]
+SWEPT = {"dim": "embedding size", "batch": "batch size"}
+
+Lines: TypeAlias = Mapping[str, MethodLine]
+
+
+def recall_chart(board: Board, lines: Lines) -> list[Chart]:
+    if len(recall_ks(board)) < 2:
+        return []
+    note = "share of queries with one of their class among the K nearest"
+    return [Chart("R@K", lambda axis: draw_recall(axis, board, lines), f"R@K against K on {board.dataset}, a line for each method", note)]
+
+
+def validation_chart(board: Board, lines: Lines) -> list[Chart]:
+    if not any(curve.validation_steps for method in board.methods for curve in method.curves):
+        return []
+    note = "on held-out training classes"
+    label = f"MAP@R on held-out training classes of {board.dataset} against the step, a line for each method"
+    return [Chart("Validation while training", lambda axis: draw_validation(axis, board, lines), label, note)]
+
+
+def training_charts(board: Board, lines: Lines) -> list[Chart]:
+    def chart(method: MethodResult) -> Chart:
+        label = f"loss of {method.title} against the step, a line for each seed"
+        return Chart(method.title, lambda axis: draw_training(axis, method, lines[method.name]), label, size=SMALL)
+
+    return [chart(method) for method in board.methods if any(curve.steps for curve in method.curves)]
+
+
+def trial_charts(board: Board, lines: Lines) -> list[Chart]:
+    def chart(method: MethodResult) -> Chart:
+        label = f"score of the tuning trials of {method.title}, one after the other"
+        return Chart(method.title, lambda axis: draw_trials(axis, method.trials, lines[method.name]), label, size=SMALL)
+
+    return [chart(method) for method in board.methods if method.trials]
+
+
+def sweep_charts(results: ComparisonResults, board: Board, lines: Lines) -> list[Chart]:
+    swept = [method for method in results.methods if method.dataset == board.dataset and method.sweep]
+
+    def chart(name: str, score: str) -> Chart:
+        methods = [method for method in swept if name in method.sweep]
+        label = f"{score} against {name} on {board.dataset}, a line for each method"
+        return Chart(
+            f"{score} against {SWEPT.get(name, name)}", lambda axis: draw_sweep(axis, methods, swept=name, score=score, lines=lines), label
+        )
+
+    names = dict.fromkeys(name for method in swept for name in method.sweep)
+    scores = list(dict.fromkeys([score for score in ("R@1", board.leading) if score in board.scores]))
+    return [chart(name, score) for name in names for score in scores]
+
+
+def weight_charts(curves: Mapping[str, PairCurves | str], titles: Mapping[str, str]) -> list[Chart]:
+    def chart(name: str, pairs: PairCurves) -> Chart:
+        label = f"weight of a positive and of a negative pair against its similarity in {titles[name]}"
+        return Chart(titles[name], lambda axis: draw_weights(axis, pairs), label, pairs.note, SMALL)
+
+    return [chart(name, pairs) for name, pairs in curves.items() if isinstance(pairs, PairCurves)]
+
+
+def critical_difference_chart(results: ComparisonResults, titles: Mapping[str, str], lines: Lines) -> list[Chart]:
+    difference = results.critical_difference
+    if difference is None or len(results.average_ranks) < 2:
+        return []
+    ranks = results.average_ranks
+    height = 1.4 + 0.16 * len(ranks)
+
+    def draw(axis: Axes) -> None:
+        draw_critical_difference(axis, ranks, difference, titles=titles, lines=lines)
+
+    return [Chart("", draw, "average rank of each method over the data sets, with the critical difference", size=(5.6, height))]
+
+
+def leaderboard_chart(board: Board, lines: Lines) -> list[Chart]:
+    size = (6.4, 1.0 + 0.28 * len(board.methods))
+    return [Chart("", lambda axis: draw_leaderboard(axis, board, lines), f"{board.leading} of each method on {board.dataset}", size=size)]
 
 
 def draw_leaderboard(axis: Axes, board: Board, lines: Lines) -> None:
@@ -30,12 +104,12 @@ def draw_leaderboard(axis: Axes, board: Board, lines: Lines) -> None:
         best = board.best.scores[board.leading]
         axis.axvspan(100 * best.low, 100 * best.high, color=lines[board.best.name].colour, alpha=0.1, linewidth=0)
     marks = {"best": " ★", "within noise of the best": " ≈"}
-    names = [said(method.title) + marks.get(board.group(method), " (apart)" if method.apart else "") for method in methods]
+    names = [one_line(method.title) + marks.get(board.group(method), " (apart)" if method.apart else "") for method in methods]
     axis.set_yticks(range(len(methods)), names)
     axis.set_ylim(len(methods) - 0.5, -0.5)
     axis.grid(axis="y", visible=False)
     axis.set_xlabel(f"{board.leading} in %, mean and 95 % interval  (★ best, ≈ within noise of it)")
-    axis.set_title(said(board.dataset))
+    axis.set_title(one_line(board.dataset))
 
 
 def draw_recall(axis: Axes, board: Board, lines: Lines) -> None:
@@ -64,7 +138,7 @@ def draw_sweep(axis: Axes, methods: Sequence[MethodResult], *, swept: str, score
     axis.set_xscale("log", base=2)
     axis.set_xticks(values, [f"{value:,}" for value in values])
     axis.set_xticks([], minor=True)
-    axis.set_xlabel({"dim": "dimensions of the embedding", "batch": "images a batch"}.get(swept, said(swept)))
+    axis.set_xlabel({"dim": "dimensions of the embedding", "batch": "images a batch"}.get(swept, one_line(swept)))
     axis.set_ylabel(f"{score} in %")
 
 
@@ -128,8 +202,8 @@ def draw_weights(axis: Axes, curves: PairCurves) -> None:
 
 
 def weights_note() -> str:
-    told = [", ".join(f"{value:g}" for value in row) for row in (POSITIVES, NEGATIVES)]
-    return f"The anchor's other positives lie at similarity {told[0]}, its other negatives at {told[1]}."
+    positives, negatives = (", ".join(f"{value:g}" for value in row) for row in (POSITIVES, NEGATIVES))
+    return f"The anchor's other positives lie at similarity {positives}, its other negatives at {negatives}."
 
 
 def draw_critical_difference(axis: Axes, ranks: Mapping[str, float], difference: float, *, titles: Mapping[str, str], lines: Lines) -> None:
@@ -145,7 +219,7 @@ def draw_critical_difference(axis: Axes, ranks: Mapping[str, float], difference:
         edge = 0.75 if left else most + 0.25
         line = lines[name]
         axis.plot([ranks[name], ranks[name], edge], [0, height, height], color=line.colour, linewidth=1.2, gid=line.mark)
-        words = f"{said(titles[name])}  {ranks[name]:.2f}" if left else f"{ranks[name]:.2f}  {said(titles[name])}"
+        words = f"{one_line(titles[name])}  {ranks[name]:.2f}" if left else f"{ranks[name]:.2f}  {one_line(titles[name])}"
         axis.text(edge - 0.08 if left else edge + 0.08, height, words, ha="right" if left else "left", va="center")
     for row, (start, end) in enumerate(groups):
         height = -0.35 - 0.3 * row

@@ -18,10 +18,7 @@ from likewise.configuration import with_settings
 from likewise.files import write_whole
 from likewise.methods import METHODS, load_method
 from likewise.protocols import Protocol
-from likewise.reports.drawing import method_lines
-from likewise.reports.method_curves import PairCurves, pair_curves
-from likewise.reports.page import Shared, report_page
-from likewise.reports.pictures import (
+from likewise.reports.charts import (
     critical_difference_chart,
     leaderboard_chart,
     recall_chart,
@@ -30,8 +27,10 @@ from likewise.reports.pictures import (
     trial_charts,
     validation_chart,
     weight_charts,
-    write_picture,
 )
+from likewise.reports.drawing import method_lines, write_picture
+from likewise.reports.method_curves import PairCurves, pair_curves
+from likewise.reports.page import Shared, report_page
 from likewise.reports.tables import csv_table, latex_table, markdown_table
 
 

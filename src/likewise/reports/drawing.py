@@ -1,4 +1,4 @@
-"""What every chart is drawn with: colours, the line of a method, and files that come out the same every time.
+"""Drawing: what a chart is, the colours and lines that all share, and how it becomes a file or a part of the page, the same every time.
 
 A chart is drawn once, by matplotlib. It is written to files as it is, and into the page with its colours replaced by the page's own
 variables, so that it follows light and dark (see page.css, which gives the same colours to the same names).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -60,6 +60,7 @@ SETTINGS: dict[Any, Any] = {
     "legend.frameon": False,
     "svg.fonttype": "none",
 }
+WIDE, SMALL = (5.2, 3.3), (2.9, 2.0)  # inches, of a chart
 MARGINS = (0.62, 0.12, 0.42, 0.3)  # inches left, right, below and above of small charts
 
 
@@ -85,6 +86,17 @@ class MethodLine:
     def mark(self) -> str:
         """Carried through matplotlib as an id, so that the page knows whose line it is."""
         return f"method-{self.number}"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart: how it is drawn and what it says to those who cannot see it."""
+
+    title: str
+    draw: Callable[[Axes], None]
+    label: str
+    note: str = ""
+    size: tuple[float, float] = WIDE
 
 
 def method_lines(names: Sequence[str]) -> dict[str, MethodLine]:
@@ -124,13 +136,39 @@ def panels(count: int, *, columns: int, size: tuple[float, float], fixed: bool =
     return figure, axes[:count]
 
 
+def inline(chart: Chart, *, name: str) -> Markup:
+    """For the page, which writes the title itself."""
+    with drawing():
+        figure, (axis,) = panels(1, columns=1, size=chart.size, fixed=chart.size == SMALL)
+        chart.draw(axis)
+        return inline_svg(figure, name=name, label=chart.label)
+
+
+def write_picture(charts: Sequence[Chart], path: Path, *, lines: Mapping[str, MethodLine], titles: Mapping[str, str], legend: bool) -> None:
+    """All charts of a kind in one figure, as PNG and SVG; with `legend` it names the methods' lines."""
+    from matplotlib.lines import Line2D
+
+    with drawing():
+        figure, axes = panels(len(charts), columns=2 if legend else 4, size=charts[0].size, fixed=charts[0].size == SMALL)
+        for chart, axis in zip(charts, axes, strict=True):
+            chart.draw(axis)
+            if chart.title:
+                axis.set_title(one_line(chart.title), y=1.0)  # where it is anyway: left to itself it measures every tick
+        if legend:
+            handles = [
+                Line2D([], [], color=line.colour, linestyle=line.dashes, label=one_line(titles[name])) for name, line in lines.items()
+            ]
+            figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)), fontsize=8)
+        save_figure(figure, path)
+
+
 def inline_svg(figure: Figure, *, name: str, label: str) -> Markup:
     """The chart for the page: colours are the page's, lines know their method, ids are none but those the chart needs itself."""
     text = _svg(figure, name, transparent=True)
     text = text[text.index("<svg") :]
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)
     referenced = set(re.findall(r"#([\w-]+)", text))
-    text = re.sub(r">\s+<", "><", re.sub(r"<[^>]+>", lambda found: _page_tag(found[0], referenced), text))
+    text = re.sub(r">\s+<", "><", re.sub(r"<[^>]+>", lambda match: _page_tag(match[0], referenced), text))
     box = re.search(r'viewBox="[^"]*"', text)
     opening = f'<svg {box[0] if box else ""} role="img" aria-label="{escape(label)}">'
     return Markup(opening + text[text.index(">") + 1 :])
@@ -139,7 +177,7 @@ def inline_svg(figure: Figure, *, name: str, label: str) -> Markup:
 def _page_tag(text: str, referenced: set[str]) -> str:
     """One tag of a chart, as the page needs it. What stands between tags are words and stays."""
     text = re.sub(r' id="method-(\d+)"', r' data-method="\1"', text)
-    text = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in referenced else "", text)
+    text = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in referenced else "", text)
     text = re.sub(r"(\d\.\d)\d+", r"\1", text)
     for colour, variable in PAGE_COLOURS.items():
         text = text.replace(colour, variable)
@@ -155,10 +193,10 @@ def save_figure(figure: Figure, path: Path) -> None:
     write_whole(path.with_suffix(".svg"), _svg(figure, path.name, transparent=False).encode())
 
 
-def said(text: str) -> str:
+def one_line(text: str) -> str:
     """A name as a chart can write it: matplotlib stops at some control characters, and one line is all it has."""
-    told = printable(text)
-    return told if len(told) <= 40 else told[:39] + "…"
+    line = printable(text)
+    return line if len(line) <= 40 else line[:39] + "…"
 
 
 def _svg(figure: Figure, salt: str, *, transparent: bool) -> str:

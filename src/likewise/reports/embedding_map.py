@@ -83,8 +83,8 @@ def _flat(vectors: npt.NDArray[np.float32], kind: str) -> npt.NDArray[np.float64
         vectors = PCA(min(50, len(vectors)), svd_solver="full").fit_transform(vectors)
     initial = "pca" if vectors.shape[1] >= 2 else "random"
     perplexity = min(20.0, (len(vectors) - 1) / 3)
-    found = TSNE(init=initial, perplexity=perplexity, max_iter=ITERATIONS, angle=ANGLE, random_state=0, n_jobs=1).fit_transform(vectors)
-    return np.asarray(found, dtype=np.float64)
+    flat = TSNE(init=initial, perplexity=perplexity, max_iter=ITERATIONS, angle=ANGLE, random_state=0, n_jobs=1).fit_transform(vectors)
+    return np.asarray(flat, dtype=np.float64)
 
 
 def _on_grid(flat: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

@@ -1,12 +1,17 @@
-"""The test items in the page: a map of them, and ranked lists of the same queries by every method."""
+"""The test items in the page: a map of them, ranked lists of the same queries by every method, and all their thumbnails in one picture."""
 
 from __future__ import annotations
 
+import base64
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from likewise.comparison.results import MethodResult, TestItems
 from likewise.reports.drawing import MethodLine
@@ -14,19 +19,53 @@ from likewise.reports.embedding_map import EmbeddingMap
 from likewise.reports.leaderboard_html import swatch
 from likewise.reports.markup import Markup, join, tag
 from likewise.reports.ranked_lists import RankedLists
-from likewise.reports.sprite import Sprite
 from likewise.wording import count_of, percent, printable
 
 LONGEST_NAME = 80  # of an item in the page: the end of a path says more than its beginning
+LARGEST_SIDE = 40  # of a thumbnail in the page, in pixels
+QUALITIES = (82, 70, 55, 40, 25)
 
 
-def shown_items(found: EmbeddingMap, lists: RankedLists | None) -> npt.NDArray[np.int64]:
+@dataclass(frozen=True, eq=False)
+class Sprite:
+    """Tiles in rows of `columns`; `place` says which tile an item is."""
+
+    uri: str
+    columns: int
+    rows: int
+    side: int
+    place: dict[int, int]
+
+
+def make_sprite(thumbnails: npt.NDArray[np.uint8], items: npt.NDArray[np.int64], *, most_bytes: int) -> Sprite:
+    """The thumbnails of these items, in the best quality that keeps the picture below `most_bytes`, or else the lowest."""
+    side = min(LARGEST_SIDE, thumbnails.shape[1])
+    columns = max(1, math.ceil(math.sqrt(len(items))))
+    rows = max(1, math.ceil(len(items) / columns))
+    sheet = Image.new("RGB", (columns * side, rows * side), "white")
+    for place, item in enumerate(items.tolist()):
+        tile = Image.fromarray(np.ascontiguousarray(thumbnails[item]))
+        if tile.size != (side, side):
+            tile = tile.resize((side, side), Image.Resampling.LANCZOS)
+        sheet.paste(tile, (place % columns * side, place // columns * side))
+    content = b""
+    for quality in QUALITIES:
+        written = BytesIO()
+        sheet.save(written, format="WEBP", quality=quality, method=4)
+        content = written.getvalue()
+        if len(content) <= most_bytes:
+            break
+    uri = "data:image/webp;base64," + base64.b64encode(content).decode()
+    return Sprite(uri, columns, rows, side, {item: place for place, item in enumerate(items.tolist())})
+
+
+def shown_items(shown_map: EmbeddingMap, lists: RankedLists | None) -> npt.NDArray[np.int64]:
     """All items on the map or in a list, in order."""
     in_lists = [] if lists is None else [lists.queries, *(array.ravel() for array in lists.neighbours.values())]
-    return np.unique(np.concatenate([found.items, *in_lists]))
+    return np.unique(np.concatenate([shown_map.items, *in_lists]))
 
 
-def items_data(items: TestItems, shown: npt.NDArray[np.int64], found: EmbeddingMap, sprite: Sprite | None) -> dict[str, Any]:
+def items_data(items: TestItems, shown: npt.NDArray[np.int64], shown_map: EmbeddingMap, sprite: Sprite | None) -> dict[str, Any]:
     """What the page's script knows of the items; everywhere an item is its place among those shown."""
     place = {item: i for i, item in enumerate(shown.tolist())}
     labels, of = np.unique(items.labels[shown], return_inverse=True)
@@ -34,15 +73,15 @@ def items_data(items: TestItems, shown: npt.NDArray[np.int64], found: EmbeddingM
         "classes": [printable(items.class_names[label]) for label in labels.tolist()],
         "label": of.tolist(),
         "names": [_short(items.names[item]) for item in shown.tolist()],
-        "map": [place[item] for item in found.items.tolist()],
-        "places": {name: array.ravel().tolist() for name, array in found.places.items()},
+        "map": [place[item] for item in shown_map.items.tolist()],
+        "places": {name: array.ravel().tolist() for name, array in shown_map.places.items()},
         "sprite": None if sprite is None else {"columns": sprite.columns, "side": sprite.side},
     }
 
 
-def map_section(found: EmbeddingMap, methods: list[MethodResult], items: TestItems, *, key: str) -> Markup:
+def map_section(shown_map: EmbeddingMap, methods: list[MethodResult], items: TestItems, *, key: str) -> Markup:
     options = [tag("option", {"value": method.name}, method.title) for method in methods]
-    num_classes = len(np.unique(items.labels[found.items]))
+    num_classes = len(np.unique(items.labels[shown_map.items]))
     pictures = (
         tag("label", {"class": "check"}, Markup('<input type="checkbox" class="pictures"> '), "pictures")
         if items.thumbnails is not None
@@ -59,11 +98,11 @@ def map_section(found: EmbeddingMap, methods: list[MethodResult], items: TestIte
     label = "Map of test embeddings. Arrow keys go from item to item, N and P to the next method and the one before."
     canvas = tag("canvas", {"tabindex": 0, "role": "application", "aria-label": label})
     card = tag("div", {"class": "card", "hidden": True, "role": "status"})
-    whole = len(found.items) == len(items.labels)
-    told = count_of(len(found.items), "test item", "test items") + ("" if whole else f" of {len(items.labels):,}")
+    whole = len(shown_map.items) == len(items.labels)
+    how_many = count_of(len(shown_map.items), "test item", "test items") + ("" if whole else f" of {len(items.labels):,}")
     note = (
-        f"{found.kind} of {told} in {count_of(num_classes, 'class', 'classes')}, the same for every method; colour and shape stand for the "
-        "class. Point at an item (or use the arrow keys) to see it and its class, or at a class to see where it lies. Distances between "
+        f"{shown_map.kind} of {how_many} in {count_of(num_classes, 'class', 'classes')}, the same for every method; colour and shape stand "
+        "for the class. Point at an item (or use the arrow keys) to see it and its class, or at a class to see where it lies. Distances between "
         "far groups mean little in such a map."
     )
     classes = tag("ul", {"class": "classes", "aria-label": "classes on the map"})
@@ -128,5 +167,5 @@ def lists_section(
 
 
 def _short(name: str) -> str:
-    told = printable(name)
-    return told if len(told) <= LONGEST_NAME else "…" + told[1 - LONGEST_NAME :]
+    text = printable(name)
+    return text if len(text) <= LONGEST_NAME else "…" + text[1 - LONGEST_NAME :]

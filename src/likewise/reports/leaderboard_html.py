@@ -97,8 +97,8 @@ def _score(board: Board, name: str, method: MethodResult, line: MethodLine) -> M
     published = method.published.get(name)
     paper = tag("small", {"class": "paper"}, f"paper {percent(published, digits=1)}") if published is not None else ""
     seeds = ", ".join(percent(value) for value in estimate.values)
-    told = f"{interval(estimate)}; seeds {seeds}; standard deviation {percent(estimate.deviation)}"
-    return tag("td", {"class": "score", "data-sort": estimate.mean, "title": told}, number, _bar(estimate, known, line), spread, paper)
+    in_full = f"{interval(estimate)}; seeds {seeds}; standard deviation {percent(estimate.deviation)}"
+    return tag("td", {"class": "score", "data-sort": estimate.mean, "title": in_full}, number, _bar(estimate, known, line), spread, paper)
 
 
 def _bar(estimate: Estimate, known: list[Estimate], line: MethodLine) -> Markup:

@@ -8,29 +8,25 @@ from importlib.resources import files
 from typing import Any
 
 from likewise.comparison.results import Board, ComparisonResults, TestItems, read_vectors
-from likewise.reports.charts import weights_note
-from likewise.reports.conditions_html import equal_section, guard_section, origin_section, time_section, tuned_section, use_section
-from likewise.reports.drawing import MethodLine
-from likewise.reports.embedding_map import embedding_map
-from likewise.reports.examples_html import items_data, lists_section, map_section, shown_items
-from likewise.reports.leaderboard_html import leaderboard, swatch
-from likewise.reports.markup import Markup, data_island, escape, join, tag
-from likewise.reports.method_curves import PairCurves
-from likewise.reports.pictures import (
-    SMALL,
-    Chart,
+from likewise.reports.charts import (
     critical_difference_chart,
-    inline,
     recall_chart,
     sweep_charts,
     training_charts,
     trial_charts,
     validation_chart,
     weight_charts,
+    weights_note,
 )
+from likewise.reports.conditions_html import equal_section, guard_section, origin_section, time_section, tuned_section, use_section
+from likewise.reports.drawing import SMALL, Chart, MethodLine, inline
+from likewise.reports.embedding_map import embedding_map
+from likewise.reports.examples_html import items_data, lists_section, make_sprite, map_section, shown_items
+from likewise.reports.leaderboard_html import leaderboard, swatch
+from likewise.reports.markup import Markup, data_island, escape, join, tag
+from likewise.reports.method_curves import PairCurves
 from likewise.reports.ranked_lists import ranked_lists
 from likewise.reports.sentences import conditions_in_words, headline, time_in_words
-from likewise.reports.sprite import make_sprite
 from likewise.wording import count_of
 
 MOST_SPRITE_BYTES = 900_000  # of all data sets together; a third more in the page
@@ -69,8 +65,8 @@ def report_page(shared: Shared, boards: Sequence[Board]) -> str:
         sections += _board_sections(shared, board, number)
         items = results.items.get(board.dataset)
         if items is not None:
-            found, known, rule = _examples(shared, board, items, number, MOST_SPRITE_BYTES // len(boards))
-            sections += found
+            examples, known, rule = _examples(shared, board, items, number, MOST_SPRITE_BYTES // len(boards))
+            sections += examples
             data |= known
             sprites.append(rule)
         sections.append(
@@ -133,18 +129,18 @@ def _board_sections(shared: Shared, board: Board, number: int) -> list[Section]:
     results, lines = shared.results, shared.lines
     at = ", ".join(f"{name} = {value:,}" for name, value in board.point.items())
     note = tag("p", {}, f"All trainings belong to a sweep; this is the board at {at}.") if at else ""
-    found = [_section("leaderboard", "Leaderboard", note, leaderboard(board, lines), of=board.dataset)]
+    sections = [_section("leaderboard", "Leaderboard", note, leaderboard(board, lines), of=board.dataset)]
     curves = recall_chart(board, lines) + sweep_charts(results, board, lines) + validation_chart(board, lines)
     if curves:
         words = "Bands are 95 % intervals. Point at a method above to see its lines alone, click to keep it so."
         note = tag("p", {"class": "note"}, words)
-        found.append(_section("curves", "Curves", _key(shared, board), _charts(curves, f"curves-{number}"), note, of=board.dataset))
+        sections.append(_section("curves", "Curves", _key(shared, board), _charts(curves, f"curves-{number}"), note, of=board.dataset))
     training = training_charts(board, lines)
     if training:
         words = "A line for each seed. Losses are not on one scale: only a method's own seeds can be compared."
         note = tag("p", {"class": "note"}, words)
-        found.append(_section("loss", "Training loss", _charts(training, f"training-{number}"), note, of=board.dataset))
-    return found
+        sections.append(_section("loss", "Training loss", _charts(training, f"training-{number}"), note, of=board.dataset))
+    return sections
 
 
 def _examples(shared: Shared, board: Board, items: TestItems, number: int, most_bytes: int) -> tuple[list[Section], dict[str, Any], str]:
@@ -153,18 +149,18 @@ def _examples(shared: Shared, board: Board, items: TestItems, number: int, most_
     methods = [method for method in board.methods if method.name in vectors]
     if not methods:
         return [], {}, ""
-    found, lists = embedding_map(methods, vectors, items.labels), ranked_lists(vectors, items)
-    shown, key = shown_items(found, lists), str(number)
+    shown_map, lists = embedding_map(methods, vectors, items.labels), ranked_lists(vectors, items)
+    shown, key = shown_items(shown_map, lists), str(number)
     sprite = None if items.thumbnails is None else make_sprite(items.thumbnails, shown, most_bytes=most_bytes)
     rule = ""
     if sprite is not None:
         size = f"calc({sprite.columns} * var(--w)) calc({sprite.rows} * var(--w))"
         rule = f'[data-items="{key}"] .thumb {{ background-image: url("{sprite.uri}"); background-size: {size}; }}'
-    sections = [_section("map", "Map of the test items", map_section(found, methods, items, key=key), of=board.dataset)]
+    sections = [_section("map", "Map of the test items", map_section(shown_map, methods, items, key=key), of=board.dataset)]
     if lists is not None:
         inside = lists_section(lists, methods, items, lines=shared.lines, shown=shown, sprite=sprite, key=key)
         sections.append(_section("lists", "Ranked lists", inside, of=board.dataset))
-    return sections, {key: items_data(items, shown, found, sprite)}, rule
+    return sections, {key: items_data(items, shown, shown_map, sprite)}, rule
 
 
 def _trials(shared: Shared, board: Board, number: int) -> Markup:
@@ -177,7 +173,7 @@ def _trials(shared: Shared, board: Board, number: int) -> Markup:
 
 def _closing_sections(shared: Shared) -> list[Section]:
     results = shared.results
-    found = []
+    sections = []
     charts = weight_charts(shared.curves, shared.titles)
     without = [(name, words) for name, words in shared.curves.items() if isinstance(words, str)]
     if charts or without:
@@ -191,17 +187,19 @@ def _closing_sections(shared: Shared) -> list[Section]:
         )
         reasons = [tag("li", {}, tag("b", {}, shared.titles[name]), ": ", reason) for name, reason in without]
         body = [_charts(charts, "weights"), tag("p", {"class": "note"}, words)] if charts else []
-        found.append(_section("weights", "Weights of pairs", legend, *body, tag("ul", {"class": "reasons"}, *reasons) if reasons else ""))
-    found.append(_section("conditions", "What was equal", equal_section(results)))
-    found.append(_section("guard", "Looks at the test classes", guard_section(results.guard_record)))
+        sections.append(
+            _section("weights", "Weights of pairs", legend, *body, tag("ul", {"class": "reasons"}, *reasons) if reasons else "")
+        )
+    sections.append(_section("conditions", "What was equal", equal_section(results)))
+    sections.append(_section("guard", "Looks at the test classes", guard_section(results.guard_record)))
     if results.notes:
-        found.append(_section("notes", "Notes", tag("ul", {"class": "notes"}, *(tag("li", {}, note) for note in results.notes))))
+        sections.append(_section("notes", "Notes", tag("ul", {"class": "notes"}, *(tag("li", {}, note) for note in results.notes))))
     if results.best:
-        found.append(_section("use", "Put it to work", use_section(results)))
+        sections.append(_section("use", "Put it to work", use_section(results)))
     origin = tag("div", {}, tag("h3", {}, "Command and versions"), origin_section(results))
     spent = tag("div", {}, tag("h3", {}, "Time spent"), time_section(results)) if results.time_spent else ""
-    found.append(_section("repeat", "How to repeat it", tag("div", {"class": "columns"}, origin, spent)))
-    return found
+    sections.append(_section("repeat", "How to repeat it", tag("div", {"class": "columns"}, origin, spent)))
+    return sections
 
 
 def _key(shared: Shared, board: Board) -> Markup:

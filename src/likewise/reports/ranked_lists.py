@@ -37,11 +37,11 @@ def ranked_lists(vectors: Vectors, items: TestItems) -> RankedLists | None:
     gallery = items.gallery if items.gallery is not None else np.arange(len(labels))
     scored, among = _whole_classes(labels, query), _whole_classes(labels, gallery)
     precisions, matched = [], np.ones(len(scored), dtype=bool)
-    for found in vectors.values():
+    for rows in vectors.values():
         precision = per_query(
-            torch.from_numpy(found[scored]),
+            torch.from_numpy(rows[scored]),
             torch.from_numpy(labels[scored]),
-            gallery=torch.from_numpy(found[among]) if separate else None,
+            gallery=torch.from_numpy(rows[among]) if separate else None,
             gallery_labels=torch.from_numpy(labels[among]) if separate else None,
             metrics=("mAP",),
         )
@@ -61,8 +61,8 @@ def ranked_lists(vectors: Vectors, items: TestItems) -> RankedLists | None:
     order = gallery if separate else np.concatenate([queries, np.setdiff1d(gallery, queries)])
     most = min(NUM_NEIGHBOURS, len(order) - (not separate))
     neighbours = {}
-    for name, found in vectors.items():
-        index, _ = nearest(torch.from_numpy(found[queries]), torch.from_numpy(found[order]), most, exclude_self=not separate)
+    for name, rows in vectors.items():
+        index, _ = nearest(torch.from_numpy(rows[queries]), torch.from_numpy(rows[order]), most, exclude_self=not separate)
         neighbours[name] = order[index.numpy()]
     return RankedLists(queries, len(worst), mean[chosen], neighbours, len(scored))
 

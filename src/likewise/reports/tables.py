@@ -109,5 +109,5 @@ def _standing(board: Board, method: MethodResult) -> str:
 
 def _markdown(text: str) -> str:
     """As it stands in a cell: no letter of it is taken for markup."""
-    told = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return "".join("\\" + letter if letter in "\\`*_[]|#" else letter for letter in told)
+    escaped = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "".join("\\" + letter if letter in "\\`*_[]|#" else letter for letter in escaped)

@@ -103,10 +103,10 @@ def best_so_far(progress: Progress) -> str:
 
 def status_view(folder: Path, *, store: str | None) -> RenderableType:
     """The state of the comparison in a folder. It only reads: whoever works on it is not held up."""
-    found = find_folder(folder.absolute(), store=store)
-    if found is None:
+    comparison = find_folder(folder.absolute(), store=store)
+    if comparison is None:
         raise ValueError(f"there is no comparison in {folder}: give the folder that --out named")
-    with closing(found.store()) as database:
+    with closing(comparison.store()) as database:
         stored, claims = database.plan(), database.claims()
     if stored is None:
         raise ValueError(f"the database of {folder} does not know this comparison: was it emptied?")
