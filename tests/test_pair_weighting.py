@@ -8,17 +8,20 @@ import torch
 from torch import Tensor
 
 import likewise
+from likewise.losses.loss import BatchLoss, VectorLoss
 from likewise.mining import DrawingMiner
 from likewise.pair_weighting import surrogate, weight_curve
 from likewise.pairs import Pairs, masked_sum
+
+from .cases import LOSS_OBJECTS, MINED_LOSSES
 
 STEADY_MINERS = sorted(name for name, miner in likewise.MINERS.items() if not isinstance(miner(), DrawingMiner))
 # losses that are not functions of pairs alone as they stand, what pair_weights says about them, and what to set (None: nothing helps)
 NOT_PAIRS_ALONE = {
     "n_pair": ("norm_penalty=0", {"norm_penalty": 0.0}),
     "soft_triple": ("regularization=0", {"regularization": 0.0, "num_centers": 3}),
-    "spectral_clustering": ("vectors themselves", None),
     "prototypical": ("class means", None),
+    **{name: ("vectors themselves", None) for name, loss in LOSS_OBJECTS.items() if isinstance(loss, VectorLoss)},
 }
 OF_PAIRS = sorted(name for name in likewise.LOSSES if NOT_PAIRS_ALONE.get(name, ("", {}))[1] is not None)
 OF_DISTANCES = {
@@ -37,7 +40,7 @@ OF_DISTANCES = {
 
 def can_mine(name: str, mining: str) -> bool:
     """A loss of the whole batch is refused with a miner."""
-    return mining == "all" or name != "structured_clustering"
+    return mining == "all" or name in MINED_LOSSES
 
 
 SIGNED = {"nonlinear_rank", "supcon", "smooth_ap", "fast_ap", "recall_at_k", "soft_triple", "structured_clustering"}  # docs/weights.md
@@ -401,8 +404,8 @@ def test_curve_agrees_with_the_weights_of_a_batch() -> None:
 
 @pytest.mark.parametrize("name", sorted(likewise.LOSSES))
 def test_every_loss_has_a_curve_or_says_why_not(name: str) -> None:
-    loss = likewise.LOSSES[name]()
-    if name in ("lifted", "angular", "structured_clustering", "spectral_clustering"):
+    loss = LOSS_OBJECTS[name]
+    if name in ("lifted", "angular") or isinstance(loss, BatchLoss | VectorLoss):
         with pytest.raises(ValueError, match="beyond the anchor's row"):
             weight_curve(loss, positives=(0.5,), negatives=(0.1,), vary="positive")
         return

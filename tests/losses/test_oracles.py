@@ -15,11 +15,9 @@ from pytorch_metric_learning import distances, losses, miners, reducers
 from sklearn.metrics import average_precision_score, normalized_mutual_info_score
 from torch import Tensor
 
+from ..cases import PROXY_LOSSES, ROW_LOSSES
 from .oracles import MINER_ORACLES, ORACLES, batch, cosines, normalized_mutual_information, sides
 
-PROXY_LOSSES = {"proxy_nca", "proxy_triplet", "proxy_softmax", "proxy_anchor", "soft_triple", "arcface", "cosface"}
-BATCH_LOSSES = {"histogram", "structured_clustering", "spectral_clustering", "prototypical"}
-ROW_LOSSES = sorted(set(ORACLES) - PROXY_LOSSES - BATCH_LOSSES)
 FULL_GRADIENT = sorted(set(ORACLES) - {"ranked_list", "circle"})  # these two hold something constant on purpose
 ROOT2, ROOT3 = math.sqrt(2), math.sqrt(3)
 
