@@ -42,6 +42,13 @@ def test_python_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.M
             exec(compile(block, str(document), "exec"), namespace)
 
 
+def test_tests_that_documents_name_exist() -> None:
+    defined = set(re.findall(r"^def (test_\w+)", "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py")), flags=re.MULTILINE))
+    named = {name for document in DOCUMENTS for name in re.findall(r"`(test_\w+)`", document.read_text())}
+    assert len(named) > 30
+    assert named <= defined, named - defined
+
+
 # What makes the README's long commands short. An option given twice has its last value.
 SHORT = ["--set", "steps=2", "--set", "batch=16"]
 SHORTER = {"train": SHORT, "compare": [*SHORT, "--methods", "raw_vthm,proxy_nca", "--seeds", "1", "--jobs", "1"]}

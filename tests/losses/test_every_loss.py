@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 import likewise
+from likewise.mining import DrawingMiner
 
 from ..cases import (
     CASES,
@@ -25,7 +26,7 @@ from ..cases import (
 from .oracles import MINER_ORACLES, ORACLES, batch, distance, number, vectors
 
 BATCHES = [("unbalanced", 0), ("unbalanced", 1), ("balanced", 2), ("balanced", 3)]
-DRAWN = {"distance_weighted"}  # its oracle is its distribution: tests/test_mining.py
+DRAWN = {name for name, miner in likewise.MINERS.items() if isinstance(miner(), DrawingMiner)}  # tested by their distribution
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 
 every_loss = pytest.mark.parametrize("name", likewise.LOSSES)
