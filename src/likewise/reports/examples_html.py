@@ -102,8 +102,8 @@ def map_section(shown_map: EmbeddingMap, methods: list[MethodResult], items: Tes
     how_many = count_of(len(shown_map.items), "test item", "test items") + ("" if whole else f" of {len(items.labels):,}")
     note = (
         f"{shown_map.kind} of {how_many} in {count_of(num_classes, 'class', 'classes')}, the same for every method; colour and shape stand "
-        "for the class. Point at an item (or use the arrow keys) to see it and its class, or at a class to see where it lies. Distances between "
-        "far groups mean little in such a map."
+        "for the class. Point at an item (or use the arrow keys) to see it and its class, or at a class to see where it lies. Distances "
+        "between far groups mean little in such a map."
     )
     classes = tag("ul", {"class": "classes", "aria-label": "classes on the map"})
     stage = tag("div", {"class": "beside"}, tag("div", {"class": "stage"}, canvas, card), classes)
