@@ -122,6 +122,13 @@ def test_no_two_modules_have_one_name() -> None:
     assert [name for name, count in counts.items() if count > 1] == []
 
 
+def test_no_two_classes_have_one_name() -> None:
+    """But for the loss n_pair and the sampler n_pair, whose name stands in every checkpoint."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in modules().values()]
+    counts = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
+    assert [name for name, count in counts.items() if count > 1] == ["NPair"]
+
+
 def test_the_public_names() -> None:
     import likewise
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.data.packed import HEAD, DamagedCache, Index, PackedImages, Problem, open_packed, pack_pixels, read_index, write_index
+from likewise.data.packed import HEAD, DamagedCache, PackedImages, PackedIndex, Problem, open_packed, pack_pixels, read_index, write_index
 
 SIZES = [(5, 7), (3, 3), (8, 2), (1, 1), (4, 6)]
 
@@ -20,7 +20,7 @@ def images() -> list[np.ndarray]:
 def written(path: Path) -> Path:
     arrays = images()
     sizes = np.array([array.size for array in arrays], dtype=np.int64)
-    index = Index(
+    index = PackedIndex(
         offsets=np.cumsum(sizes) - sizes,
         heights=np.array([array.shape[0] for array in arrays], dtype=np.int64),
         widths=np.array([array.shape[1] for array in arrays], dtype=np.int64),

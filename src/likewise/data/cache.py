@@ -25,13 +25,13 @@ from filelock import Timeout
 
 from likewise.data.dataset import Dataset, Files, Pixels
 from likewise.data.decode import resized_size
-from likewise.data.pack_workers import Decoded, Outcome, Settings, Source, num_bytes, pack_chunks
+from likewise.data.pack_workers import Decoded, Outcome, Settings, SourceFile, num_bytes, pack_chunks
 from likewise.data.packed import (
     FORMAT_VERSION,
     HEAD,
     DamagedCache,
-    Index,
     PackedImages,
+    PackedIndex,
     Problem,
     open_packed,
     pack_pixels,
@@ -116,24 +116,24 @@ def _pack_pixels(items: Pixels, labels: npt.NDArray[np.int64], side: int | None,
     return pack_pixels(torch.stack(resized).permute(0, 2, 3, 1).contiguous().numpy(), labels)
 
 
-def _sources(items: Files) -> list[Source]:
+def _sources(items: Files) -> list[SourceFile]:
     boxes = items.boxes or (None,) * len(items)
     return [_source(Path(os.path.abspath(path)), box) for path, box in zip(items.paths, boxes, strict=True)]
 
 
-def _source(path: Path, box: tuple[int, int, int, int] | None) -> Source:
+def _source(path: Path, box: tuple[int, int, int, int] | None) -> SourceFile:
     try:
         status = path.stat()
     except OSError as fault:
-        return Source(path, box, -1, -1, f"cannot be read: {fault.strerror}")
-    return Source(path, box, status.st_size, status.st_mtime_ns)
+        return SourceFile(path, box, -1, -1, f"cannot be read: {fault.strerror}")
+    return SourceFile(path, box, status.st_size, status.st_mtime_ns)
 
 
-def _stamps(sources: list[Source]) -> npt.NDArray[np.int64]:
+def _stamps(sources: list[SourceFile]) -> npt.NDArray[np.int64]:
     return np.array([(source.num_bytes, source.changed_ns) for source in sources], dtype=np.int64)
 
 
-def _key(sources: list[Source], side: int | None, enlarge: bool) -> str:
+def _key(sources: list[SourceFile], side: int | None, enlarge: bool) -> str:
     digest = hashlib.sha256(repr((FORMAT_VERSION, side, enlarge)).encode())
     for source in sources:
         digest.update(os.fsencode(source.path) + b"\0" + repr(source.box).encode() + b"\n")
@@ -152,7 +152,7 @@ def _num_workers(workers: int | None, num_images: int) -> int:
     return max(1, min(num_cores(), num_images // IMAGES_PER_WORKER))
 
 
-def _reusable(target: Path, sources: list[Source], labels: npt.NDArray[np.int64], verify: bool) -> PackedImages | None:
+def _reusable(target: Path, sources: list[SourceFile], labels: npt.NDArray[np.int64], verify: bool) -> PackedImages | None:
     try:
         index = read_index(target)
         if not np.array_equal(index.stamps, _stamps(sources)):
@@ -211,7 +211,7 @@ def _remove_leftovers(home: Path, *, but: Path) -> None:
 def _write(
     target: Path,
     name: str,
-    sources: list[Source],
+    sources: list[SourceFile],
     side: int | None,
     enlarge: bool,
     strict: bool,
@@ -248,8 +248,8 @@ def _write(
         raise OSError(fault.errno, what, str(target.parent)) from fault
 
 
-def _chunks(sources: list[Source]) -> Iterator[list[Source]]:
-    chunk: list[Source] = []
+def _chunks(sources: list[SourceFile]) -> Iterator[list[SourceFile]]:
+    chunk: list[SourceFile] = []
     size = 0
     for source in sources:
         if chunk and (len(chunk) == CHUNK_IMAGES or size + source.num_bytes > CHUNK_BYTES):
@@ -260,7 +260,7 @@ def _chunks(sources: list[Source]) -> Iterator[list[Source]]:
     yield chunk
 
 
-def _stop_at_fault(sources: list[Source], outcomes: list[Outcome], start: int) -> None:
+def _stop_at_fault(sources: list[SourceFile], outcomes: list[Outcome], start: int) -> None:
     for number in range(start, len(outcomes)):
         outcome = outcomes[number]
         if isinstance(outcome, str):
@@ -271,13 +271,13 @@ def _strict_message(problem: Problem) -> str:
     return f"{problem} (strict: repair or remove it, or pack without strict to leave it out)"
 
 
-def _index(sources: list[Source], outcomes: list[Outcome]) -> Index:
+def _index(sources: list[SourceFile], outcomes: list[Outcome]) -> PackedIndex:
     kept = np.array([number for number, outcome in enumerate(outcomes) if isinstance(outcome, Decoded)], dtype=np.int64)
     images = [outcome for outcome in outcomes if isinstance(outcome, Decoded)]
     heights = np.array([image.height for image in images], dtype=np.int64)
     widths = np.array([image.width for image in images], dtype=np.int64)
     sizes = heights * widths * 3
-    return Index(
+    return PackedIndex(
         offsets=np.cumsum(sizes) - sizes,
         heights=heights,
         widths=widths,

@@ -26,7 +26,7 @@ AHEAD = 2  # chunks a worker has in hand: one to decode, one waiting
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """A file as it was when packing began. num_bytes is -1 where it could not be looked at; then `fault` says why."""
 
     path: Path
@@ -65,11 +65,11 @@ class Packer:
         self.file = settings.file.open("r+b")
         self.pixels: dict[int, list[memoryview]] = {}
 
-    def decode(self, chunk: int, sources: Sequence[Source]) -> list[Outcome]:
+    def decode(self, chunk: int, sources: Sequence[SourceFile]) -> list[Outcome]:
         self.pixels[chunk] = []
         return [self._decode(chunk, source) for source in sources]
 
-    def _decode(self, chunk: int, source: Source) -> Outcome:
+    def _decode(self, chunk: int, source: SourceFile) -> Outcome:
         if source.num_bytes < 0:
             return source.fault
         try:
@@ -96,13 +96,13 @@ class Packer:
 
 
 def pack_chunks(
-    chunks: Sequence[Sequence[Source]], settings: Settings, *, start: int, num_workers: int
+    chunks: Sequence[Sequence[SourceFile]], settings: Settings, *, start: int, num_workers: int
 ) -> Generator[list[Outcome], None, None]:
     """The outcomes of the chunks, in order; the pixels are in the file, from byte `start` on, when the iterator is done."""
     return _in_processes(chunks, settings, start, num_workers) if num_workers > 1 else _here(chunks, settings, start)
 
 
-def _here(chunks: Sequence[Sequence[Source]], settings: Settings, offset: int) -> Generator[list[Outcome], None, None]:
+def _here(chunks: Sequence[Sequence[SourceFile]], settings: Settings, offset: int) -> Generator[list[Outcome], None, None]:
     packer = Packer(settings)
     with packer.file:
         for number, sources in enumerate(chunks):
@@ -113,7 +113,7 @@ def _here(chunks: Sequence[Sequence[Source]], settings: Settings, offset: int) -
 
 
 def _in_processes(
-    chunks: Sequence[Sequence[Source]], settings: Settings, offset: int, num_workers: int
+    chunks: Sequence[Sequence[SourceFile]], settings: Settings, offset: int, num_workers: int
 ) -> Generator[list[Outcome], None, None]:
     workers: dict[Connection, subprocess.Popen[bytes]] = {}
     try:

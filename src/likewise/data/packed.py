@@ -140,7 +140,7 @@ def concrete_device(device: torch.device | str) -> torch.device:
 
 
 @dataclass(frozen=True, eq=False)
-class Index:
+class PackedIndex:
     """What the file says of its images and of the files they came from."""
 
     offsets: Int64s
@@ -152,7 +152,7 @@ class Index:
     skipped: tuple[Problem, ...]
 
 
-def write_index(file: BinaryIO, index: Index) -> None:
+def write_index(file: BinaryIO, index: PackedIndex) -> None:
     """Index and tail, at the file's position."""
     stored = io.BytesIO()
     arrays = {name: getattr(index, name) for name in ("offsets", "heights", "widths", "checksums", "indices", "stamps")}
@@ -163,7 +163,7 @@ def write_index(file: BinaryIO, index: Index) -> None:
     file.write(TAIL.pack(TAIL_MARK, len(content), hashlib.sha256(content).digest()))
 
 
-def read_index(path: Path) -> Index:
+def read_index(path: Path) -> PackedIndex:
     """The index, after its checksum and the file's length were found right. Raises DamagedCache, or OSError."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -181,13 +181,13 @@ def read_index(path: Path) -> Index:
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
     skipped = tuple(Problem(Path(where), reason) for where, reason in json.loads(arrays.pop("skipped").tobytes()))
-    index = Index(**arrays, skipped=skipped)
+    index = PackedIndex(**arrays, skipped=skipped)
     if len(HEAD) + int((index.heights * index.widths).sum()) * 3 + length + TAIL.size != size:
         raise DamagedCache(f"{path}: {size} bytes are not what the index adds up to")
     return index
 
 
-def open_packed(path: Path, index: Index, labels: Int64s) -> PackedImages:
+def open_packed(path: Path, index: PackedIndex, labels: Int64s) -> PackedImages:
     """The file mapped into memory, `labels` those of the whole data set; a few images are held against their checksums."""
     num_bytes = int((index.heights * index.widths).sum()) * 3
     packed = PackedImages(

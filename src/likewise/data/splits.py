@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from likewise.data.dataset import Dataset
-from likewise.data.guard import TestGuard, TestPart
+from likewise.data.guard import Indices, TestGuard, TestPart
 
-Indices = npt.NDArray[np.int64]
 FORMAT = "likewise split 1"
 SPLIT_SEED = 0  # of trainings and comparisons: the same test classes for every one on a data set
 

@@ -1,4 +1,4 @@
-"""Listing: the methods and the protocols, one line each, as tables for the terminal."""
+"""Catalogue: the methods and the protocols, one line each, as tables for the terminal."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from likewise.data.doctor.dataset_report import KIND_WORDS, DatasetReport, Duplicate, Item, size_histogram
+from likewise.data.doctor.dataset_report import KIND_WORDS, DatasetReport, Duplicate, NamedItem, size_histogram
 from likewise.wording import count_of
 
 SHOWN, SHOWN_ITEMS = 8, 4  # of each kind, and of a group of duplicates; --json has all
@@ -88,7 +88,7 @@ def _title(duplicate: Duplicate) -> Text:
     return Text.assemble("  ", KIND_WORDS[duplicate.kind], likeness, ", ", (duplicate.place, style))
 
 
-def _item(item: Item, duplicate: Duplicate) -> str:
+def _item(item: NamedItem, duplicate: Duplicate) -> str:
     """The name, with what tells this item from the others of its group."""
     about = [item.part] if duplicate.across_split and item.part else []
     if duplicate.across_classes and item.class_name not in item.name:

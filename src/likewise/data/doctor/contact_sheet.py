@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from likewise.data.dataset import Dataset, Features, Files
 from likewise.data.decode import decode
-from likewise.data.doctor.dataset_report import KIND_WORDS, DatasetReport, Duplicate, Item
+from likewise.data.doctor.dataset_report import KIND_WORDS, DatasetReport, Duplicate, NamedItem
 from likewise.wording import printable
 
 TILE, GAP, MARGIN, NAMES, TITLE = 112, 8, 24, 190, 60
@@ -81,7 +81,7 @@ def _in_rows(groups: tuple[Duplicate, ...], width: int) -> list[list[tuple[int, 
     return rows
 
 
-def _caption(item: Item) -> str:
+def _caption(item: NamedItem) -> str:
     return f"{item.part}: {item.class_name}" if item.part else item.class_name
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from likewise.data.doctor.duplicates import Kind
+from likewise.data.doctor.duplicates import DuplicateKind
 from likewise.wording import count_of
 
-KIND_WORDS: dict[Kind, str] = {"file": "identical files", "pixels": "identical pixels", "near": "nearly the same"}
+KIND_WORDS: dict[DuplicateKind, str] = {"file": "identical files", "pixels": "identical pixels", "near": "nearly the same"}
 
 
 @dataclass(frozen=True)
-class Item:
+class NamedItem:
     """An item as a report names it."""
 
     index: int
@@ -29,7 +29,7 @@ class Item:
 class Broken:
     """An item that cannot be used, and why."""
 
-    item: Item
+    item: NamedItem
     reason: str
 
 
@@ -37,8 +37,8 @@ class Broken:
 class Duplicate:
     """Items that are one picture."""
 
-    kind: Kind
-    items: tuple[Item, ...]
+    kind: DuplicateKind
+    items: tuple[NamedItem, ...]
     correlation: float
 
     @property
@@ -86,7 +86,7 @@ class DatasetReport:
     singletons: tuple[str, ...]
     empty_classes: tuple[str, ...]
     broken: tuple[Broken, ...]
-    blank: tuple[Item, ...]  # pictures of one grey
+    blank: tuple[NamedItem, ...]  # pictures of one grey
     duplicates: tuple[Duplicate, ...]  # the worst first
     notes: tuple[str, ...]  # the reader's
 

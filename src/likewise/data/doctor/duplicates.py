@@ -28,7 +28,7 @@ SMALL, LEAST_CORRELATION_SMALL = 64, 0.995  # pictures up to so many pixels hold
 FLAT = 1.0  # grey levels of standard deviation: less is a blank picture, which looks like any other
 BLOCK = 4_000_000  # pairs compared at once
 
-Kind = Literal["file", "pixels", "near"]
+DuplicateKind = Literal["file", "pixels", "near"]
 Thumbnails = npt.NDArray[np.uint8]  # (items, 32, 32)
 Bits = npt.NDArray[np.bool_]  # (items, 63)
 
@@ -37,7 +37,7 @@ Bits = npt.NDArray[np.bool_]  # (items, 63)
 class DuplicateGroup:
     """Items that are one picture."""
 
-    kind: Kind  # the same bytes; other bytes but the same pixels; nearly the same
+    kind: DuplicateKind  # the same bytes; other bytes but the same pixels; nearly the same
     items: tuple[int, ...]  # ascending
     correlation: float = 1.0  # of the thumbnails, the least that ties the group together
 
@@ -57,7 +57,7 @@ def find_duplicates(
     """
     groups: list[DuplicateGroup] = []
     first = list(items)
-    steps: tuple[tuple[Kind, Sequence[Hashable] | None], ...] = (("file", files), ("pixels", pixels))
+    steps: tuple[tuple[DuplicateKind, Sequence[Hashable] | None], ...] = (("file", files), ("pixels", pixels))
     for kind, digests in steps:
         if digests is None:
             continue

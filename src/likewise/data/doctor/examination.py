@@ -14,7 +14,7 @@ from PIL import Image
 
 from likewise.data.dataset import Box, Dataset, Features, Files, Pixels
 from likewise.data.decode import Undecodable, decode
-from likewise.data.doctor.dataset_report import Broken, DatasetReport, Duplicate, Item, PartCount
+from likewise.data.doctor.dataset_report import Broken, DatasetReport, Duplicate, NamedItem, PartCount
 from likewise.data.doctor.duplicates import FLAT, SIDE, SMALL, Thumbnails, find_duplicates
 from likewise.environment import num_cores
 from likewise.progress import ProgressCallback
@@ -46,9 +46,9 @@ def diagnose_dataset(
     names = dataset.item_names()
     class_names = tuple(map(printable, dataset.class_names))
 
-    def item(index: int) -> Item:
+    def item(index: int) -> NamedItem:
         part = None if parts is None else str(parts[index])
-        return Item(index, names[index], class_names[int(dataset.labels[index])], part)
+        return NamedItem(index, names[index], class_names[int(dataset.labels[index])], part)
 
     looks = list(_looks(dataset, workers or num_cores(), on_progress))
     if on_progress is not None:

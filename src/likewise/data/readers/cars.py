@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from likewise.data.dataset import Dataset
-from likewise.data.readers.listing import Published, Row, dataset_of
+from likewise.data.readers.listing import ListedImage, Published, dataset_of
 
 PUBLISHED = {"train": Published(8_054, 98), "test": Published(8_131, 98)}
 LAST_TRAIN_CLASS = 98
@@ -53,7 +53,7 @@ def read_cars(path: Path, *, boxes: bool = False, strict: bool = False) -> Datas
         if not 1 <= number <= len(names):
             raise ValueError(f"{path}: {image.name} is of class {number}, but there are names for {len(names)} classes")
         box = (int(one["bbox_x1"]), int(one["bbox_y1"]), int(one["bbox_x2"]), int(one["bbox_y2"])) if boxes else None
-        rows.append(Row(image, names[number - 1], "train" if number <= LAST_TRAIN_CLASS else "test", box))
+        rows.append(ListedImage(image, names[number - 1], "train" if number <= LAST_TRAIN_CLASS else "test", box))
     return dataset_of("cars", rows, strict=strict, class_order=names, published=PUBLISHED)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image
 
 from likewise.data.dataset import Dataset
-from likewise.data.readers.listing import Row, dataset_of
+from likewise.data.readers.listing import ListedImage, dataset_of
 from likewise.data.readers.parts import is_part_word, parts_of
 
 _ONLY_NAMED = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF"}  # Pillow knows these files by name but does not decode them
@@ -49,10 +49,10 @@ def read_folder(path: Path, *, strict: bool = False) -> Dataset:
     has_parts = has_parts and any(top.lower().startswith("train") for top in tops)
     if has_parts:
         parts, part_notes = parts_of([file.parts[0] for file in placed])
-        rows = [Row(root / file, "/".join(file.parts[1:-1]), part) for file, part in zip(placed, parts, strict=True)]
+        rows = [ListedImage(root / file, "/".join(file.parts[1:-1]), part) for file, part in zip(placed, parts, strict=True)]
         notes.extend(part_notes)
     else:
-        rows = [Row(root / file, "/".join(file.parts[:-1])) for file in placed]
+        rows = [ListedImage(root / file, "/".join(file.parts[:-1])) for file in placed]
     if len({row.label for row in rows}) == 1:
         notes.append(f"there is one class, {rows[0].label!r}: enough to embed, too little to train or to score")
     return dataset_of(root.resolve().name or "folder", rows, strict=strict, notes=notes)

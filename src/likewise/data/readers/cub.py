@@ -8,7 +8,7 @@ from typing import Literal
 
 from likewise.data.dataset import Box, Dataset
 from likewise.data.readers.class_folders import image_extensions
-from likewise.data.readers.listing import Published, Row, columns, dataset_of, text_lines, whole
+from likewise.data.readers.listing import ListedImage, Published, columns, dataset_of, text_lines, whole
 
 PUBLISHED = {"train": Published(5_864, 100), "test": Published(5_924, 100)}
 LAST_TRAIN_CLASS = 100
@@ -58,7 +58,7 @@ def _class_folders(folder: Path) -> dict[int, Path]:
     return folders
 
 
-def _listed(root: Path, boxes: bool) -> tuple[list[Row], list[str]]:
+def _listed(root: Path, boxes: bool) -> tuple[list[ListedImage], list[str]]:
     images, labels, names = root / "images.txt", root / "image_class_labels.txt", root / "classes.txt"
     path_of = dict(columns(images, text_lines(images), 2, last_may_have_spaces=True))
     class_of = dict(columns(labels, text_lines(labels), 2))
@@ -75,17 +75,17 @@ def _listed(root: Path, boxes: bool) -> tuple[list[Row], list[str]]:
             raise ValueError(f"{root}: image {key} ({name}) has no class or box in the annotation files: they belong to another version")
         number = class_of[key]
         part = _part(whole(labels, number))
-        rows.append(Row(root / "images" / name, name_of[number], part, box_of.get(key)))
+        rows.append(ListedImage(root / "images" / name, name_of[number], part, box_of.get(key)))
     return rows, [name_of[number] for number in sorted(name_of, key=lambda text: whole(names, text))]
 
 
-def _from_folders(root: Path) -> tuple[list[Row], list[str]]:
+def _from_folders(root: Path) -> tuple[list[ListedImage], list[str]]:
     folders = _class_folders(root / "images") or _class_folders(root)
     if not folders:
         raise ValueError(f"{root} is not CUB-200-2011: expected images.txt and image_class_labels.txt, or class folders images/NNN.Name")
     extensions = image_extensions()
     rows = [
-        Row(file, folder.name, _part(number))
+        ListedImage(file, folder.name, _part(number))
         for number, folder in sorted(folders.items())
         for file in sorted(folder.iterdir())
         if file.suffix.lower() in extensions and not file.name.startswith(".")

@@ -19,10 +19,10 @@ from likewise.files import write_whole
 WORTH_KEEPING = 2000  # images; fewer are drawn in a moment
 MOST_BYTES = 64 * 2**20  # of one drawing: the cache is for what is read again and again
 
-Pixels = npt.NDArray[np.uint8]
+Drawing = npt.NDArray[np.uint8]
 
 
-def kept_drawing(asked: tuple[int, list[str], int, int], draw: Callable[[], Pixels]) -> Pixels:
+def kept_drawing(asked: tuple[int, list[str], int, int], draw: Callable[[], Drawing]) -> Drawing:
     """What `draw` gives for (seed, characters, images of each, size), from the cache where it is there.
 
     Named by what decides the pixels: what was asked, the drawing code, and the libraries with their fonts.
@@ -49,16 +49,16 @@ def _key(asked: tuple[Any, ...]) -> str:
     return digest.hexdigest()[:24]
 
 
-def _read(file: Path) -> Pixels | None:
+def _read(file: Path) -> Drawing | None:
     """None also for a file that a power cut left torn: it is drawn again."""
     try:
-        drawn: Pixels = np.load(file, allow_pickle=False)
+        drawn: Drawing = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
     return drawn
 
 
-def _write(file: Path, drawn: Pixels) -> None:
+def _write(file: Path, drawn: Drawing) -> None:
     """A cache that cannot be written costs seconds the next time, and nothing else."""
     with suppress(OSError):
         write_whole(file, lambda opened: np.save(opened, drawn))

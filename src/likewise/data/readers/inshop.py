@@ -7,7 +7,7 @@ from typing import cast
 
 from likewise.checks import known_name
 from likewise.data.dataset import Box, Dataset, Part
-from likewise.data.readers.listing import Published, Row, columns, dataset_of, text_lines, whole
+from likewise.data.readers.listing import ListedImage, Published, columns, dataset_of, text_lines, whole
 
 PUBLISHED = {"train": Published(25_882, 3_997), "query": Published(14_218, 3_985), "gallery": Published(12_612, 3_985)}
 _PARTITION, _BOXES = "list_eval_partition.txt", "list_bbox_inshop.txt"
@@ -38,7 +38,7 @@ def read_inshop(path: Path, *, boxes: bool = False, strict: bool = False) -> Dat
             known_name(f"evaluation_status in {partition}", status, ("train", "query", "gallery"))
         if boxes and image not in box_of:
             raise ValueError(f"{image} has no box in {_BOXES}: the files belong to different versions")
-        rows.append(Row(root / image, item, cast(Part, status), box_of.get(image)))
+        rows.append(ListedImage(root / image, item, cast(Part, status), box_of.get(image)))
     return dataset_of("inshop", rows, strict=strict, published=PUBLISHED)
 
 

@@ -13,7 +13,7 @@ from likewise.data.dataset import Box, Dataset, Files, Part
 
 
 @dataclass(frozen=True)
-class Row:
+class ListedImage:
     """One listed image."""
 
     path: Path
@@ -32,7 +32,7 @@ class Published:
 
 def dataset_of(
     name: str,
-    rows: Sequence[Row],
+    rows: Sequence[ListedImage],
     *,
     strict: bool,
     class_order: Iterable[str] | None = None,

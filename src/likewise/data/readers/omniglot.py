@@ -6,7 +6,7 @@ from pathlib import Path
 
 from likewise.data.dataset import Dataset, Part
 from likewise.data.readers.class_folders import image_extensions
-from likewise.data.readers.listing import Published, Row, dataset_of
+from likewise.data.readers.listing import ListedImage, Published, dataset_of
 
 PUBLISHED = {"train": Published(19_280, 964), "test": Published(13_180, 659)}
 _PARTS: dict[str, Part] = {"images_background": "train", "images_evaluation": "test"}
@@ -23,7 +23,7 @@ def read_omniglot(path: Path, *, strict: bool = False) -> Dataset:
         raise ValueError(f"{path} is not Omniglot: expected the folders {' and '.join(_PARTS)}; {lacking[0]} is missing")
     extensions = image_extensions()
     rows = [
-        Row(file, f"{file.parts[-3]}/{file.parts[-2]}", part)
+        ListedImage(file, f"{file.parts[-3]}/{file.parts[-2]}", part)
         for name, part in _PARTS.items()
         for file in sorted((path / name).glob("*/*/*"))
         if file.suffix.lower() in extensions and not any(piece.startswith(".") for piece in file.parts[-3:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from likewise.data.dataset import Dataset, Part
-from likewise.data.readers.listing import Published, Row, columns, dataset_of, text_lines, whole
+from likewise.data.readers.listing import ListedImage, Published, columns, dataset_of, text_lines, whole
 
 PUBLISHED = {"train": Published(59_551, 11_318), "test": Published(60_502, 11_316)}
 _HEADER = "image_id class_id super_class_id path"
@@ -19,7 +19,7 @@ def recognises_sop(path: Path) -> bool:
 def read_sop(path: Path, *, strict: bool = False) -> Dataset:
     """Ebay_train.txt and Ebay_test.txt: image_id class_id super_class_id path. A class is a product, named by its number."""
     root = _root(path)
-    rows: list[Row] = []
+    rows: list[ListedImage] = []
     parts: tuple[tuple[Part, str], ...] = (("train", "Ebay_train.txt"), ("test", "Ebay_test.txt"))
     for part, name in parts:
         file = root / name
@@ -27,7 +27,7 @@ def read_sop(path: Path, *, strict: bool = False) -> Dataset:
         if not lines or lines[0].split() != _HEADER.split():
             raise ValueError(f"{file} begins with {lines[0] if lines else ''!r}: expected the header {_HEADER!r}")
         for _, product, _, image in columns(file, lines[1:], 4, first_line=2, last_may_have_spaces=True):
-            rows.append(Row(root / image, str(whole(file, product)), part))
+            rows.append(ListedImage(root / image, str(whole(file, product)), part))
     return dataset_of("sop", rows, strict=strict, class_order=sorted({row.label for row in rows}, key=int), published=PUBLISHED)
 
 

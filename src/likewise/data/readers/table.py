@@ -13,7 +13,7 @@ from typing import Any
 from PIL import ExifTags, Image
 
 from likewise.data.dataset import Box, Dataset, Part
-from likewise.data.readers.listing import Row, dataset_of
+from likewise.data.readers.listing import ListedImage, dataset_of
 from likewise.data.readers.parts import parts_of
 
 Columns = dict[str, list[Any]]
@@ -65,7 +65,7 @@ def read_table(
     parts, notes = _parts(path, table, split_column)
     cuts = _boxes(path, table, paths) if boxes else None
     rows = [
-        Row(paths[i], str(table[label_column][i]), None if parts is None else parts[i], None if cuts is None else cuts[i])
+        ListedImage(paths[i], str(table[label_column][i]), None if parts is None else parts[i], None if cuts is None else cuts[i])
         for i in range(num_rows)
     ]
     if len({row.label for row in rows}) == 1:
