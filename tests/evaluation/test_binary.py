@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from likewise.evaluation import hamming_nearest, pack_bits, per_query
+from likewise.evaluation.binary import signs, unpack_bits
 
 
 def vectors(dim=24, num=120):
@@ -14,6 +15,13 @@ def vectors(dim=24, num=120):
 @pytest.mark.parametrize("dim", [8, 24, 61])
 def test_pack_bits_as_numpy_packs(dim):
     np.testing.assert_array_equal(pack_bits(vectors(dim)).numpy(), np.packbits(vectors(dim) > 0, axis=1))
+
+
+def test_signs_are_the_bits_as_vectors():
+    x = torch.from_numpy(vectors(16))
+    x[0, :3] = torch.tensor([0.0, -0.0, 1e-30])
+    assert signs(x)[0, :3].tolist() == [-1, -1, 1]
+    torch.testing.assert_close(signs(x), unpack_bits(pack_bits(x)), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("block", [1, 7, 50, "auto"])
@@ -34,10 +42,10 @@ def test_hamming_nearest_with_ties_by_index(block, exclude_self):
 def test_scores_equal_those_of_the_signs(num_classes, block):
     # Cosine of +-1 vectors orders as Hamming distance does, and its ties are exact.
     x, labels = vectors(num=130), np.random.default_rng(1).integers(0, num_classes, size=130)
-    signs = np.where(x > 0, 1.0, -1.0).astype(np.float32)
+    plus_minus = np.where(x > 0, 1.0, -1.0).astype(np.float32)
     for own, other, kwargs in (
-        (pack_bits(x), signs, {}),
-        (pack_bits(x)[:50], signs[:50], {"gallery": (pack_bits(x)[50:], signs[50:]), "gallery_labels": labels[50:]}),
+        (pack_bits(x), plus_minus, {}),
+        (pack_bits(x)[:50], plus_minus[:50], {"gallery": (pack_bits(x)[50:], plus_minus[50:]), "gallery_labels": labels[50:]}),
     ):
         packed = {name: value[0] if name == "gallery" else value for name, value in kwargs.items()}
         plain = {name: value[1] if name == "gallery" else value for name, value in kwargs.items()}

@@ -68,11 +68,12 @@ def test_packed_bits():
 def test_everything_the_scorer_gives_is_that_of_its_parts():
     embeddings, labels = clusters()
     labels = torch.cat([labels[:-1], torch.tensor([99])])
+    embeddings = embeddings + torch.randn(embeddings.shape, generator=torch.Generator().manual_seed(1))
     scores = score(embeddings, labels, metrics=("R@K", "mAP", "AMI"), intervals="class", seed=3)
     queries = per_query(embeddings, labels, metrics=("R@K", "mAP"))
     expected = {name: values[queries.matched].mean().item() for name, values in queries.scores.items()}
     assert scores.means == {**expected, **clustering_scores(embeddings, labels, metrics=("AMI",), seed=3)}
-    assert scores.intervals == bootstrap(queries, unit="class", seed=3)
+    assert scores.intervals == bootstrap(queries, unit="class", seed=3) != bootstrap(queries, unit="class", seed=0)
     assert (scores.num_unmatched, scores.left_out) == (1, ())
     assert scores.notes == ("1 query has nothing of its class to find and is left out of the means",)
 

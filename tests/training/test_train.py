@@ -183,6 +183,21 @@ def test_queries_and_a_gallery_are_scored_apart(tmp_path: Path) -> None:
     assert result.scores["MAP@R"] != pytest.approx(everything["MAP@R"])
 
 
+def test_binary_embeddings_are_scored_by_their_bits(tmp_path: Path) -> None:
+    """In the end and while it is trained: by Hamming distance, as the embedder's packed bits are."""
+    data = pictures(noise=150)
+    settings = {"head.binary": True}
+    result = train("raw", data, protocol=HELD_OUT, out=tmp_path / "run", settings=settings, device="cpu")
+    parts = split(data, seed=0)
+    held_out = held_out_items(data, parts, HELD_OUT)
+    assert held_out is not None
+    test = np.setdiff1d(np.arange(len(data)), parts.train)
+    for scores, items in ((result.scores, test), (result.validation, held_out)):
+        bits = Embedder.load(tmp_path / "run").embed(data.subset(items))
+        expected = evaluate(bits, data.labels[items], ks=(1, 2), metrics=("R@K", "MAP@R"), metric="hamming")
+        assert scores == pytest.approx({name: expected[name] for name in scores or ()})
+
+
 def marked(data: Dataset, test: list[int]) -> Dataset:
     """Only these items are tested on, the other classes trained on."""
     classes = np.unique(data.labels[test])
