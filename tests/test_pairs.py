@@ -114,7 +114,7 @@ def test_an_item_is_no_pair_with_itself() -> None:
 def test_anchors_of_a_share_keep_their_numbers() -> None:
     labels = torch.tensor([0, 0, 1, 2, 1, 0])
     whole = pairs_from(batch_rows(vectors(6), labels, unit=False))
-    share = pairs_from(batch_rows(vectors(6), labels, unit=False, own=slice(2, 5)))
+    share = pairs_from(batch_rows(vectors(6), labels, unit=False, share=slice(2, 5)))
     assert torch.equal(share.positive, whole.positive[2:5])
     assert torch.equal(share.negative, whole.negative[2:5])
 

@@ -30,7 +30,7 @@ class Ranks:
         return Ranks(group, tuple(int(size) for size in sizes))
 
     @property
-    def own(self) -> slice:
+    def share(self) -> slice:
         """This rank's rows of the global batch."""
         rank = dist.get_rank(self.group)
         start = sum(self.sizes[:rank])
@@ -61,7 +61,7 @@ class _GatherRows(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         gradient = gradient.contiguous().clone()
         dist.all_reduce(gradient, group=ctx.ranks.group)
-        return gradient[ctx.ranks.own], None
+        return gradient[ctx.ranks.share], None
 
 
 class _SumOverRanks(torch.autograd.Function):

@@ -178,8 +178,8 @@ class Objective(nn.Module):
             vectors, labels = ranks.gather(vectors), ranks.gather(labels)
         if isinstance(self.loss, VectorLoss):
             return self.loss.of_vectors(vectors.to(statistics_dtype(vectors)), labels)
-        own = slice(None) if ranks is None or isinstance(self.loss, BatchLoss) else ranks.own
-        return self._loss_of(self.loss, self._rows(vectors, labels, items, own), vectors, ranks)
+        share = slice(None) if ranks is None or isinstance(self.loss, BatchLoss) else ranks.share
+        return self._loss_of(self.loss, self._rows(vectors, labels, items, share), vectors, ranks)
 
     def _ranks(self, labels: Tensor) -> Ranks | None:
         if self.gather is False or not dist.is_available() or not dist.is_initialized():
@@ -191,21 +191,21 @@ class Objective(nn.Module):
             raise ValueError("memory and gather cannot be combined: each rank would queue another share of the batch")
         return Ranks.sharing(labels.shape[0], labels.device, group)
 
-    def _rows(self, vectors: Tensor, labels: Tensor, items: Tensor | None, own: slice) -> Rows:
-        """Anchors (the `own` share of the vectors) against what the loss says they meet."""
+    def _rows(self, vectors: Tensor, labels: Tensor, items: Tensor | None, share: slice) -> Rows:
+        """Anchors (a share of the vectors) against what the loss says they meet."""
         if self.proxies is not None:
             proxies = self._vectors(self.proxies.vectors).to(vectors.dtype)
             if self.traits.proxies_are_anchors:
                 return other_rows(proxies, self.proxies.labels, vectors, labels, unit=self.normalize)
-            return other_rows(vectors[own], labels[own], proxies, self.proxies.labels, unit=self.normalize)
+            return other_rows(vectors[share], labels[share], proxies, self.proxies.labels, unit=self.normalize)
         if self.traits.meets == "prototypes":
             support = support_items(labels, self.traits.num_support)
             anchors = torch.zeros_like(support)
-            anchors[own] = ~support[own]
+            anchors[share] = ~support[share]
             return prototype_rows(vectors[anchors], labels[anchors], vectors[support], labels[support])
         if self.memory is not None:
             return self.memory.rows(vectors, labels, items, unit=self.normalize)
-        return batch_rows(vectors, labels, unit=self.normalize, own=own)
+        return batch_rows(vectors, labels, unit=self.normalize, share=share)
 
     def _ready(self, rows: Rows) -> Rows:
         """The rows with what the loss, the miner and the engine want to know about them."""

@@ -270,12 +270,11 @@ def weight_curve(
             values = MinedValues(loss, miner)(pairs)[0]
         (slope,) = torch.autograd.grad(values.sum(), [similarity])
     weights = _signed(slope, is_positive)
-    own, of_negatives = weights[:, place], weights[:, num_positives:]
-    of_positives = weights[:, :num_positives]
+    of_positives, of_negatives = weights[:, :num_positives], weights[:, num_positives:]
     return WeightCurve(
         vary=vary,
         similarities=grid,
-        weights=own,
+        weights=weights[:, place],
         positive_weights=of_positives[:, 1:] if vary == "positive" else of_positives,
         negative_weights=of_negatives[:, 1:] if vary == "negative" else of_negatives,
     )

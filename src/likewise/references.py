@@ -20,16 +20,16 @@ from likewise.rows import Rows
 NO_CLASS = torch.iinfo(torch.long).min  # of a slot not filled yet, so that it is nobody's positive
 
 
-def batch_rows(vectors: Tensor, labels: Tensor, *, unit: bool, own: slice = slice(None)) -> Rows:
-    """Every item of `own` (all of them, or this rank's share) against all other items."""
+def batch_rows(vectors: Tensor, labels: Tensor, *, unit: bool, share: slice = slice(None)) -> Rows:
+    """Every item of `share` (all of them, or this rank's) against all other items."""
     items = torch.arange(vectors.shape[0], device=vectors.device)
-    whole = own == slice(None)
+    whole = share == slice(None)
     return Rows(
-        anchors=vectors if whole else vectors[own],
+        anchors=vectors if whole else vectors[share],
         references=vectors,
-        anchor_labels=labels[own],
+        anchor_labels=labels[share],
         reference_labels=labels,
-        anchor_items=items[own],
+        anchor_items=items[share],
         reference_items=items,
         unit=unit,
     )

@@ -285,8 +285,8 @@ class _Each(torch.autograd.Function):
 def _returned(gradients: _Gradients, factor: Tensor | None, dtypes: Sequence[torch.dtype | None]) -> list[Tensor | None]:
     """The gradients in the order and type of the sweep's inputs."""
     references = None if gradients.references is gradients.anchors else gradients.references
-    found = [gradients.anchors, references, gradients.statistic, *gradients.parameters]
+    by_input = [gradients.anchors, references, gradients.statistic, *gradients.parameters]
     return [
         None if gradient is None or dtype is None else (gradient if factor is None else gradient * factor).to(dtype)
-        for gradient, dtype in zip(found, dtypes, strict=True)
+        for gradient, dtype in zip(by_input, dtypes, strict=True)
     ]

@@ -51,6 +51,6 @@ def _compiled(function: RowFunction | CountedFunction, backend: str, shapes: tup
     def step(similarity: Tensor, tensors: BlockTensors, **more: Any) -> Any:
         return function(pairs_of(similarity, tensors, **more))
 
-    own = FunctionType(step.__code__.replace(), step.__globals__, closure=step.__closure__)
-    compiled: Step = torch.compile(own, backend=backend, fullgraph=True, dynamic=False)
+    copied = FunctionType(step.__code__.replace(), step.__globals__, closure=step.__closure__)
+    compiled: Step = torch.compile(copied, backend=backend, fullgraph=True, dynamic=False)
     return compiled
