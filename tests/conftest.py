@@ -1,6 +1,9 @@
 """What every test runs under."""
 
+import itertools
+import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -13,6 +16,25 @@ def positives(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """Positives held as masks over whole rows, then as the few columns of the anchor's class, whatever the batch's size."""
     hold_positives(monkeypatch, as_columns=request.param == "columns")
     return str(request.param)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Iterator[str]]:
+    """The developer's own ledger is never written to, nor read: not by fixtures, not by processes that tests start."""
+    base = tmp_path_factory.mktemp("state")
+    before = os.environ.get("LIKEWISE_STATE")
+    os.environ["LIKEWISE_STATE"] = str(base / "of fixtures")
+    yield (str(base / str(number)) for number in itertools.count())
+    if before is None:
+        del os.environ["LIKEWISE_STATE"]
+    else:
+        os.environ["LIKEWISE_STATE"] = before
+
+
+@pytest.fixture(autouse=True)
+def _own_ledger(_states: Iterator[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test counts its own looks."""
+    monkeypatch.setenv("LIKEWISE_STATE", next(_states))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import secrets
@@ -33,6 +34,23 @@ def write_whole(path: Path, content: bytes | Callable[[BinaryIO], object]) -> No
         flush_folder(path.parent)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """One write at the end of the file, on the disk before this returns. The line is one of its own, whatever a killed process left."""
+    written = line + b"\n"
+    binary = getattr(os, "O_BINARY", 0)  # Windows would write its own line ends
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | binary, 0o644)
+    try:
+        if os.lseek(handle, 0, os.SEEK_END):
+            os.lseek(handle, -1, os.SEEK_END)
+            if os.read(handle, 1) != b"\n":  # a process was killed, or a disk full, in the middle of a line
+                written = b"\n" + written
+        if os.write(handle, written) != len(written):
+            raise OSError(errno.ENOSPC, "a line could not be written in full (disk full?)", str(path))
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def is_unfinished(path: Path) -> bool:

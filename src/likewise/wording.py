@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 NONE = "\N{EN DASH}"  # where there is no value
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth")
 
 
 def count_of(number: int, one: str, many: str) -> str:
@@ -16,6 +17,14 @@ def count_of(number: int, one: str, many: str) -> str:
 def listed(names: Sequence[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def ordinal(number: int) -> str:
+    """ "first", "twelfth", "13th", "22nd"."""
+    if 1 <= number <= len(_ORDINALS):
+        return _ORDINALS[number - 1]
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
 
 
 def percent(value: float, *, digits: int = 2) -> str:

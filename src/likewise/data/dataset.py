@@ -106,6 +106,27 @@ class Dataset:
         digest.update(b"" if self.parts is None else "\0".join(self.parts.tolist()).encode())
         return digest.hexdigest()
 
+    def items_digest(self, indices: npt.NDArray[np.int64]) -> str:
+        """Names these items by content, class and half, in whatever order they stand and whatever else is in the data set. 64 digits.
+
+        As in the fingerprint, a file stands for its path below these files' common folder and its size.
+        """
+        chosen = self.subset(indices)
+        classes = [self.class_names[label] for label in chosen.labels.tolist()]
+        halves = [""] * len(chosen) if chosen.parts is None else [part if part in ("query", "gallery") else "" for part in chosen.parts]
+        if isinstance(chosen.items, Files):
+            paths = _of_one_kind(chosen.items.paths)
+            common = _common_folder(paths)
+            boxes = chosen.items.boxes or (None,) * len(paths)
+            contents = [
+                repr((path.relative_to(common).as_posix(), path.stat().st_size, box)) for path, box in zip(paths, boxes, strict=True)
+            ]
+        else:
+            rows = np.ascontiguousarray(chosen.items.array)
+            contents = [f"{rows.dtype}{rows.shape[1:]}{hashlib.sha256(row.tobytes()).hexdigest()}" for row in rows]
+        items = sorted(map(repr, zip(contents, classes, halves, strict=True)))
+        return hashlib.sha256("\n".join([type(chosen.items).__name__, *items]).encode(errors="surrogateescape")).hexdigest()
+
     def item_names(self) -> list[str]:
         """What to call the items in front of people: files by their paths below their common folder, others by their numbers."""
         if not isinstance(self.items, Files):

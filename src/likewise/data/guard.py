@@ -1,5 +1,7 @@
 """TestGuard: holds the test part of a split. Only the final evaluation opens it, and every opening is recorded.
 
+A record beside the run has every request; the user's ledger counts the looks of all runs at a test set (likewise.data.ledger).
+
 Python cannot hide a value from someone who looks for it. The guard makes a look at the test part impossible by accident and visible
 on purpose: the indices are in no public attribute, no repr, no pickle and no copy; opening needs a key that the guard gives out once,
 to whoever runs the final evaluation; and the record of every request, granted or refused, is written before anything is handed out.
@@ -9,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +22,9 @@ from typing import Literal, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from likewise.files import locked
+from likewise.data.dataset import Dataset
+from likewise.data.ledger import CountedLook, Occasion, enter_look, uncounted_look
+from likewise.files import append_line, locked
 
 Indices = npt.NDArray[np.int64]
 Event = Literal["key", "opened", "resumed", "refused", "unreadable"]
@@ -85,15 +88,32 @@ class TestGuard:
     tuning, nothing opens.
     """
 
-    __slots__ = ("__weakref__", "_closed_for", "_digest", "_has_query_and_gallery", "_key", "_num_items", "_record", "_reveal")
+    __slots__ = (
+        "__weakref__",
+        "_closed_for",
+        "_data",
+        "_digest",
+        "_digest_of_items",
+        "_has_query_and_gallery",
+        "_items_digest",
+        "_key",
+        "_look",
+        "_num_items",
+        "_record",
+        "_reveal",
+    )
     __test__ = False
 
-    def __init__(self, part: TestPart, *, record: str | Path | None = None) -> None:
+    def __init__(self, part: TestPart, *, record: str | Path | None = None, dataset: Dataset | None = None) -> None:
         frozen = TestPart(*(None if indices is None else _frozen(indices) for indices in (part.indices, part.query, part.gallery)))  # type: ignore[arg-type]
         self._digest = test_digest(frozen)
         self._num_items = len(frozen.indices)
         self._has_query_and_gallery = frozen.query is not None
         self._reveal: Callable[[], TestPart] = lambda: frozen  # a closure: no attribute walk, vars() or asdict() meets the indices
+        self._data = "" if dataset is None else dataset.name
+        self._items_digest = self._digest if dataset is None else ""  # of a data set's items it is taken when it is asked for
+        self._digest_of_items: Callable[[], str] = lambda: "" if dataset is None else dataset.items_digest(frozen.indices)
+        self._look: CountedLook | None = None
         self._key: TestKey | None = None
         self._closed_for: list[str] = []
         self._record = Record(None if record is None else Path(record))
@@ -110,6 +130,18 @@ class TestGuard:
     def digest(self) -> str:
         """Names the test part without telling it. 64 hexadecimal digits."""
         return self._digest
+
+    @property
+    def items_digest(self) -> str:
+        """Names the test items by their content, wherever the data set lies. 64 hexadecimal digits."""
+        if not self._items_digest:
+            self._items_digest = self._digest_of_items()
+        return self._items_digest
+
+    @property
+    def look(self) -> CountedLook | None:
+        """The look that was last entered in the ledger through this guard; None before the part is opened."""
+        return self._look
 
     @property
     def record(self) -> tuple[Opening, ...]:
@@ -146,8 +178,11 @@ class TestGuard:
         finally:
             self._closed_for.remove(reason)
 
-    def open(self, key: TestKey, *, run: str, purpose: str, decided: str) -> TestPart:
-        """The test part, after the opening was recorded."""
+    def open(self, key: TestKey, *, run: str, purpose: str, decided: str, occasion: Occasion | None = None) -> TestPart:
+        """The test part, after the opening was recorded and the look entered in the user's ledger.
+
+        occasion: what the ledger counts as one look; unless given, this run with what it decided.
+        """
         caller = _caller()
         for name, value in (("run", run), ("purpose", purpose), ("decided", decided)):
             if not isinstance(value, str) or not value.strip():
@@ -157,7 +192,18 @@ class TestGuard:
             self._write(event, purpose=purpose, run=run, decided=decided, caller=caller)
         if refusal:
             raise ValueError(f"the test part stays closed to {run!r} ({purpose}): {refusal}")
+        self.enter_look(occasion or Occasion("python", self._record.folder, run, decided), purpose=purpose)
         return self._reveal()
+
+    def enter_look(self, occasion: Occasion, *, purpose: str) -> CountedLook:
+        """The look of this occasion, entered in the user's ledger if it is not there. Opens nothing."""
+        if self._look is None or not self._look.is_entered or self._look.look.occasion.key != occasion.key:
+            data, num_items = self._data, self._num_items
+            try:
+                self._look = enter_look(occasion, test=self.items_digest, data=data, num_items=num_items, purpose=purpose)
+            except OSError as fault:  # an image went while a network was trained, whose scores are still worth having
+                self._look = uncounted_look(occasion, fault, data=data, num_items=num_items, purpose=purpose)
+        return self._look
 
     def _judge(self, key: TestKey, *, run: str, purpose: str, decided: str) -> tuple[Event, str]:
         if key is not self._key or not isinstance(key, TestKey):
@@ -201,6 +247,11 @@ class Record:
         self._path = path
         self._memory: list[Opening] = []
 
+    @property
+    def folder(self) -> str:
+        """Where the file is, absolute; empty without one."""
+        return "" if self._path is None else str(self._path.absolute().parent)
+
     def read(self) -> list[Opening]:
         if self._path is None:
             return list(self._memory)
@@ -211,23 +262,16 @@ class Record:
         return [_opening_of(line) for line in text.split(b"\n") if line.strip()]
 
     def append(self, opening: Opening) -> None:
-        """One write at the end of the file, on the disk before this returns."""
+        """On the disk before this returns."""
         if self._path is None:
             self._memory.append(opening)
             return
-        line = json.dumps(asdict(opening)).encode() + b"\n"
-        binary = getattr(os, "O_BINARY", 0)  # Windows would write its own line ends
-        handle = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | binary, 0o644)
         try:
-            if os.lseek(handle, 0, os.SEEK_END):
-                os.lseek(handle, -1, os.SEEK_END)
-                if os.read(handle, 1) != b"\n":  # a process was killed, or a disk full, in the middle of a line
-                    line = b"\n" + line
-            if os.write(handle, line) != len(line):
-                raise OSError(f"{self._path}: the record of test openings could not be written in full (disk full?): nothing was opened")
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+            append_line(self._path, json.dumps(asdict(opening)).encode())
+        except OSError as fault:
+            raise OSError(
+                fault.errno, f"{fault.strerror}: the opening could not be recorded, so nothing was opened", fault.filename
+            ) from fault
 
     @contextmanager
     def locked(self) -> Iterator[None]:

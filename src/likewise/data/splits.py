@@ -186,7 +186,7 @@ def _split(dataset: Dataset, train: Indices, fingerprint: str, *, seed: int, off
     train_classes, test_classes = np.unique(dataset.labels[train]), np.unique(dataset.labels[part.indices])
     return Split(
         train=train.astype(np.int64),
-        test=TestGuard(part, record=record),
+        test=TestGuard(part, record=record, dataset=dataset),
         fingerprint=fingerprint,
         seed=int(seed),
         official=official,
