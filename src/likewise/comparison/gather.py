@@ -10,18 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from likewise.comparison.folder import EMBEDDINGS, ITEMS
+from likewise.comparison.folder import EMBEDDINGS, ITEMS, OPENINGS
 from likewise.comparison.plan import DECIDING_SCORE, Claim, Piece, Plan, Progress, why_apart
 from likewise.comparison.results import ComparisonResults, Curve, MethodResult, TestItems, Trial
 from likewise.comparison.statistics import beside_the_best, estimates, rank_test
 from likewise.comparison.store import PieceResult, Store
 from likewise.comparison.tuning import trial_score, trial_state
-from likewise.comparison.workshop import Context
+from likewise.comparison.workshop import SCORING, Context
 from likewise.configuration import as_table
+from likewise.data.guard import Opening, Seal, TestGuard
+from likewise.data.ledger import CountedLook
 from likewise.data.packed import left_out
 from likewise.environment import versions
 from likewise.evaluation.retrieval import PerQuery
 from likewise.methods import Method, at
+
+RECORD_FAULT = (
+    f"the record of looks at the test classes ({OPENINGS}) was deleted or edited after scores were stored: what it says now is not all "
+    "that happened"
+)
 
 
 class Gatherer:
@@ -32,6 +39,8 @@ class Gatherer:
         self.progress = Progress(context.plan, store.claims())
         self.time_spent: dict[str, float] = defaultdict(float)
         self.notes: list[str] = []
+        self._seals: dict[str, list[Seal]] = defaultdict(list)  # data set -> of the guard's record, as each score was stored
+        self._looks: dict[str, CountedLook] = {}  # data set -> as it was stored with the first pictures
 
     def seconds_since(self, before: Mapping[str, Claim]) -> float:
         """What the pieces took that were not finished then."""
@@ -51,15 +60,23 @@ class Gatherer:
         if not methods:
             raise ValueError(f"no method could be scored: {'; '.join(dict.fromkeys(self.notes)) or 'see the store'}")
         average_ranks, critical_difference = self._ranks(methods)
+        record: list[Opening] = []
+        looks, record_fault = {}, ""
         for source in plan.data:
             split = self.context.split(source.name)
+            openings = split.test.record
+            record += openings
             self.notes += [*self.context.datasets[source.name].notes, *split.notes]
-        record = [asdict(opening) for source in plan.data for opening in self.context.split(source.name).test.record]
+            looks[source.name] = self._look(source.name, split.test)
+            if not (any(opening.handed_out for opening in openings) and all(map(split.test.still_holds, self._seals[source.name]))):
+                record_fault = RECORD_FAULT
+        if record_fault:
+            self.notes.append(record_fault)
         before, now = self.about["versions"], versions()
         changed = [f"{name} {before[name]}, then {now[name]}" for name in now if before.get(name) not in (None, now[name])]
         if changed:
             self.notes.append(f"not all of it ran with the same versions: {'; '.join(changed)}")
-        refused = sum(opening["event"] == "refused" for opening in record)
+        refused = sum(opening.event == "refused" for opening in record)
         if refused:
             self.notes.append(f"{refused} requests for the test classes were refused: see the record")
         return ComparisonResults(
@@ -73,8 +90,10 @@ class Gatherer:
             num_folds=plan.folds if plan.trials else 0,
             methods=tuple(methods),
             items=items,
-            guard_record=tuple(record),
+            guard_record=tuple(map(asdict, record)),
             versions=now,
+            record_fault=record_fault,
+            looks=looks,
             notes=tuple(dict.fromkeys(self.notes)),
             average_ranks=average_ranks,
             critical_difference=critical_difference,
@@ -85,7 +104,18 @@ class Gatherer:
         result = self.store.result(piece)
         for kind, seconds in result.facts["time"].items():
             self.time_spent[kind] += seconds
+        if result.facts.get("record"):
+            self._seals[piece.data].append(Seal(**result.facts["record"]))
         return result
+
+    def _look(self, data: str, guard: TestGuard) -> CountedLook:
+        """Which look at the test classes this is, entered in the ledger if whoever opened them could not.
+
+        The store remembers it too: a ledger that was lost, or is another user's, does not make it an earlier one.
+        """
+        look = guard.enter_look(self.context.occasion(self.progress), purpose=SCORING)
+        self.notes += [f"{data}: {note}" for note in look.notes]
+        return max((found for found in (self._looks.get(data), look) if found is not None), key=lambda found: found.number)
 
     def _at_point(self, data: str, point: str) -> list[MethodResult]:
         """Every method that could be scored, the statistics among those under equal conditions."""
@@ -182,6 +212,8 @@ class Gatherer:
             raise ValueError(f"{data}: the test items cannot be read: {result.failure}")
         facts = result.facts
         self._note_skipped(data, "test", facts["skipped"])
+        if facts.get("look"):
+            self._looks[data] = CountedLook.from_json(facts["look"])
         thumbnails = None if facts["thumbnails"] is None else np.load(self.context.folder / ITEMS / facts["thumbnails"], mmap_mode="r")
         halves = {name: None if facts[name] is None else np.array(facts[name], dtype=np.int64) for name in ("query", "gallery")}
         names = self.context.datasets[data].class_names

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from likewise.comparison.plan import UNTRAINED
 from likewise.comparison.tuning import TrialState
+from likewise.data.ledger import CountedLook
 from likewise.methods import Method
 
 SCORES = ("MAP@R", "R@1", "RP", "mAP", "NMI", "AMI")  # before any other; the first that every method has decides the order
@@ -108,6 +109,8 @@ class ComparisonResults:
     items: dict[str, TestItems]  # by data set
     guard_record: tuple[dict[str, Any], ...]  # every opening of the test classes
     versions: dict[str, str]
+    record_fault: str = ""  # what was done to that record, if it is not as it was written
+    looks: dict[str, CountedLook] = field(default_factory=dict)  # data set -> which look at its test classes this is
     notes: tuple[str, ...] = ()  # what the user should know: skipped images, singleton classes
     average_ranks: dict[str, float] = field(default_factory=dict)  # over several data sets
     critical_difference: float | None = None  # Nemenyi, at 5 %

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,6 +22,7 @@ from likewise.comparison.store import PieceResult
 from likewise.configuration import as_table, from_table
 from likewise.data.dataset import Dataset
 from likewise.data.guard import TestGuard, TestKey, TestPart
+from likewise.data.ledger import Occasion
 from likewise.data.packed import PackedImages
 from likewise.data.splits import SPLIT_SEED, Split, folds
 from likewise.environment import num_threads
@@ -61,9 +62,15 @@ class Context:
     folder: Path
     weights: Path | None
     device: str
+    comparison: str = ""  # its name in the store
 
     def split(self, data: str) -> Split:
         return Split.from_json(self.plan.sources[data].split, self.datasets[data], record=self.folder / OPENINGS)
+
+    def occasion(self, progress: Progress) -> Occasion:
+        """All openings of the test classes by this comparison, with all that it decided before, are one look."""
+        decided = hashlib.sha256(f"{self.comparison}:{progress.decisions}".encode()).hexdigest()
+        return Occasion("compare", str(self.folder), decided=decided)
 
     def network_file(self, piece: Piece) -> Path:
         """Where the network of a final training is kept until it is scored."""
@@ -142,7 +149,12 @@ class Workshop:
             halves = part.query_and_gallery(part.indices[feed.indices])
             scores = protocol_scores(vectors, feed.labels, protocol, query_and_gallery=halves, metrics=(*protocol.metrics, DECIDING_SCORE))
         assert scores.per_query is not None  # the deciding score is of retrieval
-        facts: dict[str, Any] = {"scores": scores.means, "width": network.width, "notes": list(scores.notes)}
+        facts: dict[str, Any] = {
+            "scores": scores.means,
+            "width": network.width,
+            "notes": list(scores.notes),
+            "record": self._seal(piece.data),
+        }
         if piece.number == 0:
             with watch.measures("saving"):
                 embeddings_file = self.context.folder / EMBEDDINGS / f"{file_name(piece)}.npy"
@@ -154,6 +166,7 @@ class Workshop:
         part, feed = self._test_feed(piece, progress, watch)
         names = self.context.datasets[piece.data].item_names()
         indices = part.indices[feed.indices]
+        look = self._examined[piece.data][0].look
         with watch.measures("saving"):
             thumbnails = write_thumbnails(feed, self.context.folder / ITEMS / f"{file_name(piece)}.npy")
             query, gallery = part.query_and_gallery(indices) or (None, None)
@@ -165,6 +178,8 @@ class Workshop:
                 "skipped": [str(problem) for problem in feed.skipped],
                 "query": None if query is None else query.tolist(),
                 "gallery": None if gallery is None else gallery.tolist(),
+                "record": self._seal(piece.data),
+                "look": None if look is None else look.as_json(),
             }
         )
 
@@ -200,12 +215,18 @@ class Workshop:
                     guard.open(key, run=piece.in_words, purpose=SCORING, decided=decided)
             self._examined[piece.data] = (guard, key)
         guard, key = self._examined[piece.data]
-        part = guard.open(key, run=piece.in_words, purpose=SCORING, decided=decided)
+        part = guard.open(key, run=piece.in_words, purpose=SCORING, decided=decided, occasion=self.context.occasion(progress))
         if piece.data not in self._test:
             with watch.measures("packing"):
                 test = self.context.datasets[piece.data].subset(part.indices)
                 self._test[piece.data] = (part, make_feed(test, self.plan.protocol))
         return self._test[piece.data]
+
+    def _seal(self, data: str) -> dict[str, Any]:
+        """What the guard's record holds now, for the store: its file could be edited."""
+        seal = self._examined[data][0].seal()
+        assert seal is not None  # a comparison's record is a file
+        return asdict(seal)
 
 
 def file_name(piece: Piece) -> str:

@@ -66,6 +66,14 @@ class Opening:
         return self.event in ("opened", "resumed")
 
 
+@dataclass(frozen=True)
+class Seal:
+    """What a record held: it only grows, so that its beginning is this for good."""
+
+    num_bytes: int
+    sha256: str
+
+
 class TestKey:
     """Opens one guard. A guard gives it out once; it cannot be copied or pickled."""
 
@@ -155,6 +163,15 @@ class TestGuard:
             for opening in self._record.read():
                 kept.append(opening)
         self._record = kept
+
+    def seal(self) -> Seal | None:
+        """Names all that the file of the record holds, this moment; None without a file."""
+        with self._record.locked():
+            return self._record.seal()
+
+    def still_holds(self, seal: Seal) -> bool:
+        """Whether the record still begins with what was sealed: False once a line of that was edited or deleted."""
+        return self._record.still_holds(seal)
 
     def issue_key(self, holder: str) -> TestKey:
         """The one key of this guard, to the code of the final evaluation. Asking twice is an error."""
@@ -255,11 +272,23 @@ class Record:
     def read(self) -> list[Opening]:
         if self._path is None:
             return list(self._memory)
+        return [_opening_of(line) for line in self._content().split(b"\n") if line.strip()]
+
+    def _content(self) -> bytes:
         try:
-            text = self._path.read_bytes()
+            return b"" if self._path is None else self._path.read_bytes()
         except FileNotFoundError:
-            return []
-        return [_opening_of(line) for line in text.split(b"\n") if line.strip()]
+            return b""
+
+    def seal(self) -> Seal | None:
+        if self._path is None:
+            return None
+        content = self._content()
+        return Seal(len(content), hashlib.sha256(content).hexdigest())
+
+    def still_holds(self, seal: Seal) -> bool:
+        content = self._content()
+        return len(content) >= seal.num_bytes and hashlib.sha256(content[: seal.num_bytes]).hexdigest() == seal.sha256
 
     def append(self, opening: Opening) -> None:
         """On the disk before this returns."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from likewise.comparison.results import Board, ComparisonResults
 from likewise.reports.markup import Markup, join, table, tag
+from likewise.reports.sentences import look_in_words
 from likewise.wording import NONE, count_of, seconds_in_words
 
 HANDED_OUT = ("opened", "resumed")  # events of the guard in which somebody saw the test classes
@@ -36,10 +37,21 @@ def tuned_section(board: Board, results: ComparisonResults) -> Markup:
     return join([tag("p", {}, words), table({"class": "facts"}, heads, rows)])
 
 
-def guard_section(record: tuple[dict[str, Any], ...]) -> Markup:
-    """Every opening of the test classes."""
+def guard_section(results: ComparisonResults) -> Markup:
+    """Which look at the test classes this is, and every opening of them."""
+    looks = (
+        tag("p", {}, *([tag("bdi", {}, board.dataset), ": "] if len(results.boards) > 1 else []), look_in_words(results, board))
+        for board in results.boards
+        if board.dataset in results.looks
+    )
+    fault = tag("p", {"class": "fault"}, f"{results.record_fault[:1].upper()}{results.record_fault[1:]}.") if results.record_fault else ""
+    return join([*looks, fault, _openings(results)])
+
+
+def _openings(results: ComparisonResults) -> Markup:
+    record = results.guard_record
     if not record:
-        return tag("p", {}, "The record is empty: the test classes were never opened.")
+        return tag("p", {}, "The record is empty." if results.record_fault else "The record is empty: the test classes were never opened.")
     handed_out = [entry for entry in record if entry.get("event", "opened") in HANDED_OUT]
     refused = [entry for entry in record if entry.get("event") == "refused"]
     words = f"The test classes were opened {count_of(len(handed_out), 'time', 'times')}"

@@ -26,7 +26,7 @@ from likewise.reports.leaderboard_html import leaderboard, swatch
 from likewise.reports.markup import Markup, data_island, escape, join, tag
 from likewise.reports.method_curves import PairCurves
 from likewise.reports.ranked_lists import ranked_lists
-from likewise.reports.sentences import conditions_in_words, headline, time_in_words
+from likewise.reports.sentences import conditions_in_words, headline, look_in_words, time_in_words
 from likewise.wording import count_of
 
 MOST_SPRITE_BYTES = 900_000  # of all data sets together; a third more in the page
@@ -99,7 +99,7 @@ def _body(results: ComparisonResults, boards: Sequence[Board], sections: Sequenc
         "header",
         {},
         tag("h1", {}, results.title),
-        *(tag("p", {"class": "headline"}, headline(board)) for board in boards),
+        *(tag("p", {"class": "headline"}, headline(board), " ", look_in_words(results, board)) for board in boards),
         tag("p", {"class": "under"}, facts),
     )
     choice = ""
@@ -191,7 +191,7 @@ def _closing_sections(shared: Shared) -> list[Section]:
             _section("weights", "Weights of pairs", legend, *body, tag("ul", {"class": "reasons"}, *reasons) if reasons else "")
         )
     sections.append(_section("conditions", "What was equal", equal_section(results)))
-    sections.append(_section("guard", "Looks at the test classes", guard_section(results.guard_record)))
+    sections.append(_section("guard", "Looks at the test classes", guard_section(results)))
     if results.notes:
         sections.append(_section("notes", "Notes", tag("ul", {"class": "notes"}, *(tag("li", {}, note) for note in results.notes))))
     if results.best:

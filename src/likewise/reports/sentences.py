@@ -25,6 +25,12 @@ def headline(board: Board) -> str:
     return says + f" Within noise of it: {listed(near)}." + rest
 
 
+def look_in_words(results: ComparisonResults, board: Board) -> str:
+    """Which look at the test classes of a board this is: "Second look at these test classes, after runs/x (2026-11-16)."."""
+    look = results.looks.get(board.dataset)
+    return "" if look is None else f"{look.in_words[:1].upper()}{look.in_words[1:]}."
+
+
 def conditions_in_words(results: ComparisonResults) -> str:
     seeds = count_of(results.num_seeds, "seed", "seeds")
     tuned = (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from io import StringIO
 
 from likewise.comparison.results import Board, ComparisonResults, MethodResult
-from likewise.reports.sentences import conditions_in_words
+from likewise.reports.sentences import conditions_in_words, look_in_words
 from likewise.wording import NONE, bytes_in_words, percent, printable, seconds_in_words
 
 GROUP_SIGNS = {"best": "best", "within noise of the best": "within noise"}
@@ -37,7 +37,7 @@ def csv_table(results: ComparisonResults) -> str:
     parts = ("mean", "low", "high", "deviation")
     heads = ["dataset", "method", "title", "apart", "dim", *(f"sweep {name}" for name in swept), "within_noise", "p_value"]
     heads += [f"{name} {part}" for name in scores for part in parts]
-    heads += [f"{name} published" for name in published] + ["seconds", "memory_bytes"]
+    heads += [f"{name} published" for name in published] + ["seconds", "memory_bytes", "look"]
     written = StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(heads)
@@ -49,7 +49,8 @@ def csv_table(results: ComparisonResults) -> str:
             estimate = method.scores.get(name)
             row += [None] * len(parts) if estimate is None else [getattr(estimate, part) for part in parts]
         row += [method.published.get(name) for name in published]
-        row += [method.mean_seconds, method.memory_bytes]
+        look = results.looks.get(method.dataset)
+        row += [method.mean_seconds, method.memory_bytes, None if look is None else look.number]
         writer.writerow([printable(cell) if isinstance(cell, str) else cell for cell in row])
     return written.getvalue()
 
@@ -58,6 +59,8 @@ def markdown_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
     parts = [f"# {_markdown(results.title)}", conditions_in_words(results)]
     for board in boards:
         parts.append(f"## {_markdown(board.dataset)}")
+        if board.dataset in results.looks:
+            parts.append(_markdown(look_in_words(results, board)))
         for methods in (board.equal, board.apart):
             if not methods:
                 continue
@@ -87,7 +90,8 @@ def latex_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
                     scores[0] = rf"\textbf{{{scores[0]}}}"
                 rows.append(" & ".join([name, *scores]) + r" \\")
         body = "\n".join([r"\toprule", *rows, r"\bottomrule"])
-        heading = f"% {printable(board.dataset)}"
+        look = look_in_words(results, board)
+        heading = f"% {printable(board.dataset)}" + (f"\n% {printable(look)}" if look else "")
         parts.append(f"{heading}\n\\begin{{tabular}}{{l{'r' * len(board.scores)}}}\n{body}\n\\end{{tabular}}")
     return "\n\n".join(parts) + "\n"
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from likewise.comparison.results import Board, ComparisonResults, MethodResult
-from likewise.reports.sentences import conditions_in_words, headline, interval
+from likewise.reports.sentences import conditions_in_words, headline, interval, look_in_words
 from likewise.wording import NONE, bytes_in_words, percent, printable, seconds_in_words
 
 SCORE, BESIDE = 8, 40  # letters of a column of scores, and of all columns beside scores and titles
@@ -42,6 +42,8 @@ def _view(results: ComparisonResults, num_scores: int, title_width: int) -> Iter
         yield Text(printable(dataset), style="bold")
         yield _table(board, board.scores[:num_scores], title_width)
         yield Text(printable(headline(board)))
+        if dataset in results.looks:
+            yield Text(printable(look_in_words(results, board)), style="dim" if results.looks[dataset].number == 1 else "yellow")
         for method in board.apart:
             yield Text(f"{printable(method.title)} is listed apart: {printable(method.apart)}", style="dim")
         yield Text("")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features, Files
+from likewise.data.ledger import Occasion
 from likewise.data.packed import left_out
 from likewise.data.readers import read
 from likewise.data.splits import Split
@@ -43,7 +44,8 @@ def scored_embeddings(
         return EmbeddingFile(vectors, _names(dataset)[kept])
     parts = Split.from_json(stored, dataset, record=folder.openings)
     key = parts.test.issue_key("likewise evaluate")
-    part = parts.test.open(key, run=str(run.resolve()), purpose=PURPOSE, decided=decision(config, embedder.network))
+    occasion = Occasion("evaluate", str(run.resolve()), decided=decision(config, embedder.network))
+    part = parts.test.open(key, run=occasion.folder, purpose=PURPOSE, decided=occasion.decided, occasion=occasion)
     test = dataset.subset(part.indices)
     vectors, kept = _embedded(embedder, test, on_progress=on_progress, on_note=on_note)
     names = _names(test)[kept]

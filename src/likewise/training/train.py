@@ -13,6 +13,7 @@ import numpy as np
 
 from likewise.configuration import as_table, divided, with_settings
 from likewise.data.dataset import Dataset
+from likewise.data.ledger import Occasion
 from likewise.data.packed import left_out
 from likewise.data.readers import read
 from likewise.data.splits import SPLIT_SEED, Split, folds, split
@@ -177,7 +178,8 @@ def _test_scores(
     found: Fit = fitted(training)
     protocol, network = training.protocol, training.network
     key = parts.test.issue_key("training run")
-    part = parts.test.open(key, run=str(folder.path.resolve()), purpose=PURPOSE, decided=decision(config, network))
+    occasion = Occasion("train", str(folder.path.resolve()), decided=decision(config, network))
+    part = parts.test.open(key, run=occasion.folder, purpose=PURPOSE, decided=occasion.decided, occasion=occasion)
     test = make_feed(dataset.subset(part.indices), protocol)
     embeddings = embed_feed(network, test, protocol, device=training.device)
     scores = protocol_scores(
