@@ -222,6 +222,30 @@ def test_what_cannot_be_recorded_is_not_opened(tmp_path: Path, monkeypatch: pyte
     assert [opening.event for opening in closed.record] == ["key"]
 
 
+def test_a_seal_holds_while_the_record_only_grows(tmp_path: Path) -> None:
+    path = tmp_path / "openings.jsonl"
+    closed = guard(path)
+    assert guard().seal() is None  # nothing outlives this process that could be edited
+    key = closed.issue_key("final evaluation")
+    closed.open(key, **WORDS)
+    seal = closed.seal()
+    assert seal is not None
+    assert closed.still_holds(seal)
+    closed.open(key, **(WORDS | {"run": "raw-1"}))
+    assert closed.still_holds(seal)
+    later = closed.seal()
+    assert later is not None
+    written = path.read_bytes()
+    for changed in (written.replace(b"raw-0", b"raw-2"), written[written.index(b"\n") + 1 :], b""):
+        path.write_bytes(changed)
+        assert not closed.still_holds(seal)
+    path.write_bytes(written[: seal.num_bytes])
+    assert closed.still_holds(seal)
+    assert not closed.still_holds(later)
+    path.unlink()
+    assert not closed.still_holds(seal)
+
+
 def _open_many(path: Path, name: str) -> None:
     closed = guard(path)
     key = closed.issue_key(name)

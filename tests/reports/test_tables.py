@@ -2,6 +2,7 @@
 
 import csv
 import re
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 from rich.console import Console
 
 from likewise.comparison.results import ComparisonResults
+from likewise.data.ledger import CountedLook, Look
 from likewise.reports.charts import rank_groups
 from likewise.reports.conditions_html import time_section
-from likewise.reports.sentences import headline, time_in_words
+from likewise.reports.sentences import headline, look_in_words, time_in_words
 from likewise.reports.tables import csv_table, latex_table, latex_text, markdown_table
 from likewise.terminal.leaderboard import leaderboard_view
 
@@ -52,6 +54,25 @@ def test_latex_is_balanced_and_escaped(results: ComparisonResults) -> None:
     assert latex_text(HOSTILE[4]) == r"\$x\_1\$ \textbar{} \% \# \textasciitilde{} \textasciicircum{} *b*"
     assert latex_text("\\{") == r"\textbackslash{}\{"
     assert r"\textbf{" in rows[1]
+
+
+def test_which_look_it_is_stands_everywhere(results: ComparisonResults) -> None:
+    before = Look(1, "2026-11-16T10:00:00+00:00", "compare", f"/runs/{HOSTILE[0]}", "", "glyphs", "a", 8, "x", "scores")
+    now = CountedLook(replace(before, number=2), (before,))
+    second = replace(results, looks={"glyphs": now})
+    board = second.board("glyphs")
+    words = "Second look at these test classes, after /runs/"
+    assert look_in_words(second, board) == f"{words}{HOSTILE[0]} (2026-11-16)."
+    assert {row["look"] for row in csv.DictReader(StringIO(csv_table(second)))} == {"2"}
+    assert words in markdown_table(second, [board])
+    assert "<script" not in markdown_table(second, [board])
+    assert f"\n% {words}" in latex_table(second, [board])
+    console = Console(width=200, record=True, file=StringIO())
+    console.print(leaderboard_view(second))
+    assert words in console.export_text()
+    for told in (csv_table(results), markdown_table(results, [board]), latex_table(results, [board])):
+        assert "look at these" not in told  # nobody counted
+    assert {row["look"] for row in csv.DictReader(StringIO(csv_table(results)))} == {""}
 
 
 def test_the_terminal_shows_the_board(results: ComparisonResults) -> None:

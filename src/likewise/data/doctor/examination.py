@@ -53,16 +53,16 @@ def diagnose_dataset(
     looks = list(_looks(dataset, workers or num_cores(), on_progress))
     if on_progress is not None:
         on_progress("comparing", 0, 0)
-    seen = {i: look for i, look in enumerate(looks) if isinstance(look, Look)}
+    seen = {i: look for i, look in enumerate(looks) if isinstance(look, ItemFacts)}
     thumbnails: Thumbnails | None = None
     if not isinstance(dataset.items, Features):
         thumbnails = np.zeros((len(dataset), SIDE, SIDE), np.uint8)
         for i, look in seen.items():
             if look.thumbnail is not None:
                 thumbnails[i] = look.thumbnail
-    files = [look.file if isinstance(look, Look) else b"" for look in looks] if isinstance(dataset.items, Files) else None
-    pixels = [look.pixels if isinstance(look, Look) else b"" for look in looks]
-    is_small = np.array([isinstance(look, Look) and look.is_small for look in looks])
+    files = [look.file if isinstance(look, ItemFacts) else b"" for look in looks] if isinstance(dataset.items, Files) else None
+    pixels = [look.pixels if isinstance(look, ItemFacts) else b"" for look in looks]
+    is_small = np.array([isinstance(look, ItemFacts) and look.is_small for look in looks])
     groups = find_duplicates(files, pixels, thumbnails, list(seen), is_small=is_small)
     duplicates = [Duplicate(group.kind, tuple(item(i) for i in group.items), group.correlation) for group in groups]
     counts = np.bincount(dataset.labels, minlength=dataset.num_classes)
@@ -84,7 +84,7 @@ def diagnose_dataset(
 
 
 @dataclass(frozen=True)
-class Look:
+class ItemFacts:
     """What is kept of an item: enough to tell it from any other."""
 
     file: bytes
@@ -94,11 +94,11 @@ class Look:
     is_small: bool
 
 
-def _looks(dataset: Dataset, workers: int, on_progress: ProgressCallback | None) -> Iterator[Look | str]:
+def _looks(dataset: Dataset, workers: int, on_progress: ProgressCallback | None) -> Iterator[ItemFacts | str]:
     """A look at each item in turn, or the reason why there is none."""
     items = dataset.items
 
-    def look(index: int) -> Look | str:
+    def look(index: int) -> ItemFacts | str:
         if isinstance(items, Files):
             return _look_at_file(items.paths[index], None if items.boxes is None else items.boxes[index])
         return _look_at_pixels(items.array[index], b"") if isinstance(items, Pixels) else _look_at_vector(items.array[index])
@@ -111,7 +111,7 @@ def _looks(dataset: Dataset, workers: int, on_progress: ProgressCallback | None)
                 on_progress("looking", end, len(dataset))
 
 
-def _look_at_file(path: Path, box: Box | None) -> Look | str:
+def _look_at_file(path: Path, box: Box | None) -> ItemFacts | str:
     try:
         data = path.read_bytes()
         pixels = decode(data, side=None, box=box).permute(1, 2, 0).numpy()
@@ -122,20 +122,20 @@ def _look_at_file(path: Path, box: Box | None) -> Look | str:
     return _look_at_pixels(pixels, data + repr(box).encode())
 
 
-def _look_at_pixels(pixels: npt.NDArray[np.uint8], data: bytes) -> Look:
+def _look_at_pixels(pixels: npt.NDArray[np.uint8], data: bytes) -> ItemFacts:
     picture = Image.fromarray(np.ascontiguousarray(pixels)).convert("L")
     longer = max(picture.size)
     thumbnail = np.asarray(picture.resize((SIDE, SIDE), Image.Resampling.BILINEAR if longer < SIDE else Image.Resampling.BOX))
     is_blank = bool(thumbnail.std() < FLAT and pixels.std(axis=(0, 1)).max() < FLAT)
-    return Look(_digest(data), _digest(repr(pixels.shape).encode() + pixels.tobytes()), thumbnail, is_blank, longer <= SMALL)
+    return ItemFacts(_digest(data), _digest(repr(pixels.shape).encode() + pixels.tobytes()), thumbnail, is_blank, longer <= SMALL)
 
 
-def _look_at_vector(vector: npt.NDArray[np.float32]) -> Look | str:
+def _look_at_vector(vector: npt.NDArray[np.float32]) -> ItemFacts | str:
     if not np.isfinite(vector).all():
         return "holds a number that is not finite"
     if not vector.any():
         return "is all zeros: it has no direction"
-    return Look(b"", _digest(vector.tobytes()), None, False, False)
+    return ItemFacts(b"", _digest(vector.tobytes()), None, False, False)
 
 
 def _digest(data: bytes) -> bytes:
