@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise.reports.comparison_report import write_report
+from likewise.reports.page import Shared, report_page
 
 from ..reports.made_up import HOSTILE, made_up
 
@@ -34,7 +34,10 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
     plain = made_up(folder / "a", num_classes=16)
     hostile = made_up(folder / "b", datasets=("glyphs", HOSTILE[0]), hostile=True, num_classes=8)
-    return {"plain": write_report(plain, folder / "plain"), "hostile": write_report(hostile, folder / "hostile")}
+    pages = {"plain": folder / "plain.html", "hostile": folder / "hostile.html"}
+    for name, results in (("plain", plain), ("hostile", hostile)):
+        pages[name].write_text(report_page(Shared.of(results)), encoding="utf-8")
+    return pages
 
 
 @pytest.fixture

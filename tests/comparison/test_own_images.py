@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from likewise.cli import app
 SHORT = ("--methods", "contrastive", "--seeds", "1", "--jobs", "1", "--device", "cpu", "--set", "steps=2", "--set", "batch=8")
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LIKEWISE_CACHE", str(tmp_path / "cache"))
+@pytest.fixture(autouse=True, scope="module")
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LIKEWISE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def folder_of_images(folder: Path, sizes: dict[str, int]) -> Path:
@@ -36,14 +39,21 @@ def compared(images: Path, out: Path) -> Result:
     return CliRunner().invoke(app, ["compare", str(images), *SHORT, "--out", str(out)])
 
 
-def test_broken_and_lonely_images_are_noted(tmp_path: Path) -> None:
-    """In the terminal and in the report; the protocol is chosen without being asked for."""
-    images = folder_of_images(tmp_path / "images", {**{f"class {i}": 4 for i in range(8)}, **{f"lonely {i}": 1 for i in range(6)}})
+@pytest.fixture(scope="module")
+def done_and_out(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    """A comparison on images of which some are broken and some the only ones of their class."""
+    folder = tmp_path_factory.mktemp("own_images")
+    images = folder_of_images(folder / "images", {**{f"class {i}": 4 for i in range(8)}, **{f"lonely {i}": 1 for i in range(6)}})
     for number in range(8):
         (images / f"class {number}" / "broken.jpg").write_bytes(b"no image at all")
-    done = compared(images, tmp_path / "out")
+    return compared(images, folder / "out"), folder / "out"
+
+
+def test_broken_and_lonely_images_are_noted(done_and_out: tuple[Result, Path]) -> None:
+    """In the terminal and in the report; the protocol is chosen without being asked for."""
+    done, out = done_and_out
     assert done.exit_code == 0, done.output
-    page = (tmp_path / "out" / "report.html").read_text()
+    page = (out / "report.html").read_text()
     assert "<h1>images under folder</h1>" in page
     said = " ".join(done.output.split())
     for words in ("could not be decoded and were left out", "have nothing of their class to find and are left out of the means"):
@@ -64,10 +74,9 @@ def test_names_of_any_kind(tmp_path: Path) -> None:
     assert "<script>alert(1)" not in page
 
 
-def test_the_best_network_embeds_other_images(tmp_path: Path) -> None:
+def test_the_best_network_embeds_other_images(tmp_path: Path, done_and_out: tuple[Result, Path]) -> None:
     images = folder_of_images(tmp_path / "images", {f"class {i}": 4 for i in range(8)})
-    assert compared(images, tmp_path / "out").exit_code == 0
-    done = CliRunner().invoke(app, ["embed", str(tmp_path / "out" / "best"), str(images), "--out", str(tmp_path / "vectors.npz")])
+    done = CliRunner().invoke(app, ["embed", str(done_and_out[1] / "best"), str(images), "--out", str(tmp_path / "vectors.npz")])
     assert done.exit_code == 0, done.output
     with np.load(tmp_path / "vectors.npz") as held:
         assert held["embeddings"].shape == (32, 128)

@@ -10,13 +10,11 @@ from typing import Any
 from likewise.comparison.compare import run_comparison
 from likewise.comparison.database import storage_faults_explained
 from likewise.comparison.folder import REPORT
-from likewise.comparison.plan import UNTRAINED, OnProgress
+from likewise.comparison.plan import OnProgress
 from likewise.comparison.request import DataAsked, MethodsAsked, Request
 from likewise.comparison.results import ComparisonResults
 from likewise.comparison.workshop import Stopwatch
-from likewise.configuration import with_settings
 from likewise.files import write_whole
-from likewise.methods import METHODS, load_method
 from likewise.protocols import Protocol
 from likewise.reports.charts import (
     critical_difference_chart,
@@ -28,8 +26,7 @@ from likewise.reports.charts import (
     validation_chart,
     weight_charts,
 )
-from likewise.reports.drawing import method_lines, write_picture
-from likewise.reports.method_curves import PairCurves, pair_curves
+from likewise.reports.drawing import write_picture
 from likewise.reports.page import Shared, report_page
 from likewise.reports.tables import csv_table, latex_table, markdown_table
 
@@ -100,22 +97,11 @@ def write_report(results: ComparisonResults, folder: Path) -> Path:
 
     The same results give the same report.html, byte for byte.
     """
-    if not results.methods:
-        raise ValueError("the comparison has no results to report: expected at least one finished method; run it to the end first")
-    titles = {method.name: method.title for method in results.methods}
-    lines = method_lines(list(titles))
-    boards = results.boards
-    curves: dict[str, PairCurves | str] = {}
-    used = {method.name: method for method in results.used}
-    for name in titles:
-        if name != UNTRAINED and (name in used or name in METHODS):
-            settings = next(result.settings for result in results.methods if result.name == name)
-            curves[name] = pair_curves(with_settings(used.get(name) or load_method(name), settings))
-    shared = Shared(results, lines, titles, curves)
-
+    shared = Shared.of(results)
+    boards, lines, titles = results.boards, shared.lines, shared.titles
     plots = folder / "plots"
     plots.mkdir(parents=True, exist_ok=True)
-    charts = {"critical_difference": critical_difference_chart(results, titles, lines), "weights": weight_charts(curves, titles)}
+    charts = {"critical_difference": critical_difference_chart(results, titles, lines), "weights": weight_charts(shared.curves, titles)}
     for number, board in enumerate(boards):
         ending = f"_{number + 1}" if len(boards) > 1 else ""  # names of data sets may be no names of files
         charts |= {
@@ -134,7 +120,7 @@ def write_report(results: ComparisonResults, folder: Path) -> Path:
         ("leaderboard.csv", csv_table(results)),
         ("leaderboard.md", markdown_table(results, boards)),
         ("leaderboard.tex", latex_table(results, boards)),
-        (REPORT, report_page(shared, boards)),
+        (REPORT, report_page(shared)),
     ):
         write_whole(folder / name, text.encode())
     return folder / REPORT

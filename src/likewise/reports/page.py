@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+from likewise.comparison.plan import UNTRAINED
 from likewise.comparison.results import Board, ComparisonResults, TestItems, read_vectors
+from likewise.configuration import with_settings
+from likewise.methods import METHODS, load_method
 from likewise.reports.charts import (
     critical_difference_chart,
     recall_chart,
@@ -19,12 +22,12 @@ from likewise.reports.charts import (
     weights_note,
 )
 from likewise.reports.conditions_html import equal_section, guard_section, origin_section, time_section, tuned_section, use_section
-from likewise.reports.drawing import SMALL, Chart, MethodLine, inline
+from likewise.reports.drawing import SMALL, Chart, MethodLine, inline, method_lines
 from likewise.reports.embedding_map import embedding_map
 from likewise.reports.examples_html import items_data, lists_section, make_sprite, map_section, shown_items
 from likewise.reports.leaderboard_html import leaderboard, swatch
 from likewise.reports.markup import Markup, data_island, escape, join, tag
-from likewise.reports.method_curves import PairCurves
+from likewise.reports.method_curves import PairCurves, pair_curves
 from likewise.reports.ranked_lists import ranked_lists
 from likewise.reports.sentences import conditions_in_words, headline, look_in_words, time_in_words
 from likewise.wording import count_of
@@ -51,9 +54,22 @@ class Shared:
     titles: Mapping[str, str]  # by method
     curves: Mapping[str, PairCurves | str]  # by method: its weights, or why there are none
 
+    @staticmethod
+    def of(results: ComparisonResults) -> Shared:
+        if not results.methods:
+            raise ValueError("the comparison has no results to report: expected at least one finished method; run it to the end first")
+        titles = {method.name: method.title for method in results.methods}
+        used = {method.name: method for method in results.used}
+        curves: dict[str, PairCurves | str] = {}
+        for name in titles:
+            if name != UNTRAINED and (name in used or name in METHODS):
+                settings = next(result.settings for result in results.methods if result.name == name)
+                curves[name] = pair_curves(with_settings(used.get(name) or load_method(name), settings))
+        return Shared(results, method_lines(list(titles)), titles, curves)
 
-def report_page(shared: Shared, boards: Sequence[Board]) -> str:
-    results = shared.results
+
+def report_page(shared: Shared) -> str:
+    results, boards = shared.results, shared.results.boards
     sections: list[Section] = []
     data: dict[str, Any] = {}
     sprites: list[str] = []
