@@ -36,26 +36,26 @@ def hamming_nearest(
     queries: Embeddings, gallery: Embeddings, k: int, *, exclude_self: bool = False, block: int | Literal["auto"] = "auto"
 ) -> tuple[Tensor, Tensor]:
     """The k gallery items that differ in the fewest bits: index (Q, k) int64 and distance (Q, k) int64; of equals the lower index first."""
-    own, other = _check_packed(queries, gallery)
-    check_k(k, len(other) - int(exclude_self), exclude_self)
-    if exclude_self and len(own) > len(other):
+    query_bits, gallery_bits = _check_packed(queries, gallery)
+    check_k(k, len(gallery_bits) - int(exclude_self), exclude_self)
+    if exclude_self and len(query_bits) > len(gallery_bits):
         raise ValueError(
-            f"exclude_self with {len(own)} queries and {len(other)} gallery items: expected query i to be gallery row i; "
+            f"exclude_self with {len(query_bits)} queries and {len(gallery_bits)} gallery items: expected query i to be gallery row i; "
             "pass the queries as gallery"
         )
-    rows, columns = block_shape(block, len(other), k, own.is_cuda)
-    gallery_signs = _unpacked(other)
-    index = torch.empty(len(own), k, dtype=torch.int64, device=own.device)
+    rows, columns = block_shape(block, len(gallery_bits), k, query_bits.is_cuda)
+    gallery_signs = _unpacked(gallery_bits)
+    index = torch.empty(len(query_bits), k, dtype=torch.int64, device=query_bits.device)
     distance = torch.empty_like(index)
-    for part in torch.split(torch.arange(len(own), device=own.device), rows):
-        best = torch.empty(len(part), 0, dtype=torch.float64, device=own.device)
-        for start in range(0, len(other), columns):
-            keys = _keys(own, gallery_signs, part, slice(start, min(start + columns, len(other))), exclude_self).neg_()
+    for part in torch.split(torch.arange(len(query_bits), device=query_bits.device), rows):
+        best = torch.empty(len(part), 0, dtype=torch.float64, device=query_bits.device)
+        for start in range(0, len(gallery_bits), columns):
+            keys = _keys(query_bits, gallery_signs, part, slice(start, min(start + columns, len(gallery_bits))), exclude_self).neg_()
             best = torch.cat([best, top(keys, min(k, keys.shape[1]))[0]], dim=1)
             if best.shape[1] > k:
                 best = best.topk(k, dim=1, sorted=False).values
         keys = best.neg_().sort(dim=1).values.long()
-        index[part], distance[part] = keys % len(other), keys // len(other)
+        index[part], distance[part] = keys % len(gallery_bits), keys // len(gallery_bits)
     return index, distance
 
 
@@ -63,9 +63,9 @@ def hamming_ranks(
     queries: Embeddings, gallery: Embeddings | None, query_codes: Tensor, gallery_codes: Tensor, block: int | Literal["auto"]
 ) -> Iterator[PositiveRanks]:
     """Ranks of all positives by Hamming distance; without a gallery every item queries all others."""
-    own, other = _check_packed(queries, queries if gallery is None else gallery)
-    rows, columns = block_shape(block, len(other), 1, own.is_cuda)
-    gallery_signs = _unpacked(other)
+    query_bits, gallery_bits = _check_packed(queries, queries if gallery is None else gallery)
+    rows, columns = block_shape(block, len(gallery_bits), 1, query_bits.is_cuda)
+    gallery_signs = _unpacked(gallery_bits)
     classes = Classes.of(query_codes, gallery_codes)
     num_positives = classes.gallery_count - int(gallery is None)
     used = ((classes.query_count > 0) & (num_positives > 0)).nonzero().flatten()
@@ -75,8 +75,8 @@ def hamming_ranks(
             positives = items.repeat_interleave(of_class.shape[1], dim=0)[start : start + len(part)]
             keys = torch.cat(
                 [
-                    _keys(own, gallery_signs, part, slice(at, min(at + columns, len(other))), gallery is None)
-                    for at in range(0, len(other), columns)
+                    _keys(query_bits, gallery_signs, part, slice(at, min(at + columns, len(gallery_bits))), gallery is None)
+                    for at in range(0, len(gallery_bits), columns)
                 ],
                 dim=1,
             )
@@ -85,7 +85,7 @@ def hamming_ranks(
                 rank = torch.stack([(keys < threshold[:, None]).sum(dim=1) for threshold in thresholds.unbind(dim=1)], dim=1) + 1
             else:
                 rank = torch.searchsorted(keys.sort(dim=1).values, thresholds) + 1
-            rank = rank.masked_fill(thresholds.isinf(), len(other) + 1).sort(dim=1).values
+            rank = rank.masked_fill(thresholds.isinf(), len(gallery_bits) + 1).sort(dim=1).values
             count = torch.full_like(part, positives.shape[1] - int(gallery is None))
             yield PositiveRanks(part, count, rank[:, : positives.shape[1] - int(gallery is None)])
 
@@ -100,14 +100,15 @@ def _check_packed(queries: Embeddings, gallery: Embeddings) -> tuple[Tensor, Ten
                 "pack with pack_bits"
             )
         tensors.append(tensor)
-    own, other = tensors
-    if own.shape[1] != other.shape[1]:
+    query_bits, gallery_bits = tensors
+    if query_bits.shape[1] != gallery_bits.shape[1]:
         raise ValueError(
-            f"queries have {own.shape[1]} bytes and the gallery {other.shape[1]}: expected the same; pack both from the same model"
+            f"queries have {query_bits.shape[1]} bytes and the gallery {gallery_bits.shape[1]}: expected the same; "
+            "pack both from the same model"
         )
-    if len(other) == 0:
+    if len(gallery_bits) == 0:
         raise ValueError("the gallery is empty: expected at least one item to search in")
-    return own, other
+    return query_bits, gallery_bits
 
 
 def _unpacked(packed: Tensor) -> Tensor:
@@ -116,12 +117,12 @@ def _unpacked(packed: Tensor) -> Tensor:
     return ((packed[:, :, None] >> places) & 1).flatten(1).to(torch.int8).mul_(2).sub_(1)
 
 
-def _keys(own: Tensor, gallery_signs: Tensor, rows: Tensor, columns: slice, exclude_self: bool) -> Tensor:
+def _keys(query_bits: Tensor, gallery_signs: Tensor, rows: Tensor, columns: slice, exclude_self: bool) -> Tensor:
     """(rows, columns) float64: distance x G + index, so that no two keys of a row are equal and ties fall to the lower index; +inf for
     the query itself.
     """
     num_items, bits = gallery_signs.shape
-    dots = _dots(_unpacked(own[rows]), gallery_signs[columns])
+    dots = _dots(_unpacked(query_bits[rows]), gallery_signs[columns])
     index = torch.arange(columns.start, columns.stop, dtype=torch.float64, device=rows.device)
     keys = torch.add(index + 0.5 * bits * num_items, dots, alpha=-0.5 * num_items)
     if exclude_self:

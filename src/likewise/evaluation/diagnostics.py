@@ -106,7 +106,7 @@ def diagnose(
         WorstQuery(i, names[codes[i]], float(gap[i]), index[i].tolist(), [names[code] for code in codes[index[i]].tolist()])
         for i in query[: min(worst, int((failing > -torch.inf).sum()))].tolist()
     ]
-    found = Diagnosis(
+    diagnosis = Diagnosis(
         intra=distances.intra,
         inter=distances.inter,
         edges=distances.edges,
@@ -122,8 +122,8 @@ def diagnose(
         worst_queries=worst_queries,
         warnings=[],
     )
-    found.warnings.extend(_warnings(found, num_classes=len(names), num_zero=num_zero, metric=metric))
-    return found
+    diagnosis.warnings.extend(_warnings(diagnosis, num_classes=len(names), num_zero=num_zero, metric=metric))
+    return diagnosis
 
 
 @dataclass(frozen=True)
@@ -156,9 +156,9 @@ def _all_distances(rows: Tensor, codes: Tensor, bins: int) -> _AllDistances:
                 kinds, same = [distance[once & ~same], distance[once & same]], same & once
             else:
                 kinds = [distance[~same], distance[same]]
-            own = torch.where(same, distance, torch.inf)
-            positive[down] = torch.minimum(positive[down], own.amin(dim=1))
-            positive[across] = torch.minimum(positive[across], own.amin(dim=0))
+            to_positives = torch.where(same, distance, torch.inf)
+            positive[down] = torch.minimum(positive[down], to_positives.amin(dim=1))
+            positive[across] = torch.minimum(positive[across], to_positives.amin(dim=0))
         for kind, values in enumerate(kinds):
             counts[kind] += torch.histc(values.clamp_(max=top), bins=bins * FINE, min=0, max=top).long()
             sums[kind] += values.sum(dtype=torch.float64)
@@ -226,47 +226,48 @@ def _class_recall(hit: Tensor, codes: Tensor, names: list[str]) -> list[ClassRec
     return sorted(recalls, key=lambda recall: recall.recall_at_1)
 
 
-def _warnings(found: Diagnosis, *, num_classes: int, num_zero: int, metric: str) -> list[str]:
+def _warnings(diagnosis: Diagnosis, *, num_classes: int, num_zero: int, metric: str) -> list[str]:
     said = []
     if num_zero:
         said.append(f"{num_zero} embeddings are all zero. Look for dead units (a ReLU before the embedding) or failed images.")
-    dim, count = len(found.singular_values), len(found.occurrence)
+    dim, count = len(diagnosis.singular_values), len(diagnosis.occurrence)
     usable = min(dim, count - 1, max(num_classes - 1, 1))  # that many directions are enough to keep the classes apart
-    if found.effective_rank == 0:
+    if diagnosis.effective_rank == 0:
         said.append(
             "The embeddings have collapsed to one point. Try a lower learning rate, semi-hard or no mining for the first epochs, "
             "a larger margin, and check that batches hold several classes."
         )
-    elif found.effective_rank < max(min(2, usable), RANK_FLOOR * usable):
+    elif diagnosis.effective_rank < max(min(2, usable), RANK_FLOOR * usable):
         said.append(
-            f"The embeddings use only {found.effective_rank:.1f} of {dim} directions (effective rank), where {num_classes} classes could "
-            f"use {usable}: a dimensional collapse. Try more classes a batch, a loss with all negatives, less weight decay, or a "
+            f"The embeddings use only {diagnosis.effective_rank:.1f} of {dim} directions (effective rank), where {num_classes} classes "
+            f"could use {usable}: a dimensional collapse. Try more classes a batch, a loss with all negatives, less weight decay, or a "
             f"smaller dimension."
         )
-    if metric == "cosine" and found.effective_rank > 0 and found.inter.num_pairs and found.inter.quantiles[0.5] < NEAR_FLOOR:
+    if metric == "cosine" and diagnosis.effective_rank > 0 and diagnosis.inter.num_pairs and diagnosis.inter.quantiles[0.5] < NEAR_FLOOR:
         said.append(
-            f"Different classes lie almost on one point (median distance {found.inter.quantiles[0.5]:.3f} of at most 2). Try a larger "
+            f"Different classes lie almost on one point (median distance {diagnosis.inter.quantiles[0.5]:.3f} of at most 2). Try a larger "
             f"margin, a higher temperature or scale, or subtracting the mean before normalising."
         )
-    if found.intra.num_pairs and found.inter.num_pairs and found.intra.quantiles[0.5] >= found.inter.quantiles[0.5]:
+    if diagnosis.intra.num_pairs and diagnosis.inter.num_pairs and diagnosis.intra.quantiles[0.5] >= diagnosis.inter.quantiles[0.5]:
         said.append(
             "Items of one class are no closer than items of two: the embedding tells nothing of the classes. Check that labels and "
             "embeddings are in the same order."
         )
-    if found.hub_skewness > HUB_SKEW:
-        item, times = found.hubs[0]
+    if diagnosis.hub_skewness > HUB_SKEW:
+        item, times = diagnosis.hubs[0]
         said.append(
-            f"A few hubs are everybody's neighbours: item {item} is among the {found.neighbours} nearest of {times} items (skewness "
-            f"{found.hub_skewness:.1f}). Look at the hubs for blank or broken images; normalise, centre, or lower the dimension."
+            f"A few hubs are everybody's neighbours: item {item} is among the {diagnosis.neighbours} nearest of {times} items (skewness "
+            f"{diagnosis.hub_skewness:.1f}). Look at the hubs for blank or broken images; normalise, centre, or lower the dimension."
         )
-    if found.anti_hub_share > ANTI_HUB_SHARE:
+    if diagnosis.anti_hub_share > ANTI_HUB_SHARE:
         said.append(
-            f"{found.anti_hub_share:.0%} of the items are nobody's neighbour among the nearest {found.neighbours}: they cannot be found."
+            f"{diagnosis.anti_hub_share:.0%} of the items are nobody's neighbour among the nearest {diagnosis.neighbours}: they cannot "
+            "be found."
         )
-    lost = sum(recall.recall_at_1 == 0 for recall in found.class_recall)
+    lost = sum(recall.recall_at_1 == 0 for recall in diagnosis.class_recall)
     if lost:
         said.append(
-            f"R@1 is 0 for {lost} of {len(found.class_recall)} classes: check their labels, and whether they are near copies of others."
+            f"R@1 is 0 for {lost} of {len(diagnosis.class_recall)} classes: check their labels, and whether they are near copies of others."
         )
     return said
 

@@ -35,21 +35,21 @@ def read_embeddings(
     given_labels = None if labels is None else _read_labels(_existing(Path(labels)))
     _existing(path)
     if path.suffix == ".npz":
-        found = _read_npz(path, embedding_name or "embeddings", label_name or "labels", given_labels)
+        file = _read_npz(path, embedding_name or "embeddings", label_name or "labels", given_labels)
     elif path.suffix == ".npy":
         if given_labels is None:
             raise ValueError(f"{path} holds embeddings only: name the file of their labels, with --labels (labels= in Python)")
-        found = EmbeddingFile(_load(path), given_labels)
+        file = EmbeddingFile(_load(path), given_labels)
     else:
-        found = _read_parquet(path, embedding_name or "embedding", label_name or "label", given_labels)
-    for kind, vectors, names in (("embeddings", found.embeddings, found.labels), ("gallery", found.gallery, found.gallery_labels)):
+        file = _read_parquet(path, embedding_name or "embedding", label_name or "label", given_labels)
+    for kind, vectors, names in (("embeddings", file.embeddings, file.labels), ("gallery", file.gallery, file.gallery_labels)):
         if vectors is None or names is None:
             continue
         if vectors.ndim != 2 or vectors.dtype.kind not in "fiu":
             raise ValueError(f"{kind} in {path} are {vectors.dtype} of shape {vectors.shape}: expected numbers of shape (items, dim)")
         if names.ndim != 1 or len(names) != len(vectors):
             raise ValueError(f"{path} has {len(vectors)} {kind} but labels of shape {names.shape}: expected one label an embedding")
-    return found
+    return file
 
 
 def _existing(path: Path) -> Path:
@@ -73,8 +73,8 @@ def _read_npz(path: Path, embedding_name: str, label_name: str, given_labels: Ar
 
         def array(name: str) -> Array:
             if name not in archive:
-                held = ", ".join(archive) or "nothing"
-                raise ValueError(f"{path} has no array {name!r}, it holds {held}: save with numpy.savez(file, embeddings=..., labels=...)")
+                names = ", ".join(archive) or "nothing"
+                raise ValueError(f"{path} has no array {name!r}, it holds {names}: save with numpy.savez(file, embeddings=..., labels=...)")
             try:
                 loaded: Array = archive[name]
             except (ValueError, zipfile.BadZipFile) as fault:
@@ -111,12 +111,12 @@ def _read_parquet(path: Path, embedding_name: str, label_name: str, given_labels
     except ImportError as fault:
         raise ValueError(f'reading {path} needs pyarrow: pip install "likewise[parquet]"') from fault
     try:
-        held = pyarrow.parquet.read_schema(path).names
+        columns = pyarrow.parquet.read_schema(path).names
         wanted = [embedding_name] + ([label_name] if given_labels is None else [])
         for name in wanted:
-            if name not in held:
+            if name not in columns:
                 option = "--embedding-name" if name == embedding_name else "--label-name"
-                raise ValueError(f"{path} has no column {name!r}, it holds {', '.join(held)}: name the right one with {option}")
+                raise ValueError(f"{path} has no column {name!r}, it holds {', '.join(columns)}: name the right one with {option}")
         table = pyarrow.parquet.read_table(path, columns=wanted)
     except pyarrow.ArrowInvalid as fault:
         raise ValueError(f"{path} is not a readable Parquet file ({fault})") from fault

@@ -28,7 +28,7 @@ from likewise.evaluation.similarity import full_float32
 Backend = Literal["auto", "torch", "faiss"]
 Array = np.ndarray
 
-BLOCK_ELEMENTS = {"cpu": 1 << 21, "cuda": 1 << 27}  # similarities held at once: 8 MiB stay near the cache of a CPU, 512 MiB fill a GPU
+BLOCK_ELEMENTS = {"cpu": 1 << 21, "cuda": 1 << 27}  # similarities at once: 8 MiB stay near the cache of a CPU, 512 MiB fill a GPU
 # Centres from one pass over the data: an eighth of those there are, so that few candidates are in each other's way, and at most so many
 # that the candidates' distances to each other stay cheap beside the pass.
 SEEDING_SHARE, SEEDING_MOST = 8.0, 128
@@ -73,9 +73,9 @@ def kmeans(
     for restart in range(restarts):
         with full_float32():
             seeds = plus_plus(rows, k, generator=generator, trials=2 + int(math.log(k)))
-            found = _lloyd(rows, seeds, iterations=iterations, tolerance=tolerance)
-        if best is None or found.inertia < best.inertia:
-            best = found
+            run = _lloyd(rows, seeds, iterations=iterations, tolerance=tolerance)
+        if best is None or run.inertia < best.inertia:
+            best = run
         if on_restart is not None:
             on_restart(restart + 1)
     assert best is not None
@@ -220,10 +220,10 @@ def _reassign(rows: Tensor, centroids: Tensor, moved: Tensor, assignment: Tensor
     farther = similarity < before
     some, all_ = (~farther).nonzero().squeeze(1), farther.nonzero().squeeze(1)
     if len(movers):
-        found, found_similarity = _assign(rows, centroids[movers], some)
-        better = found_similarity > similarity[some]
-        assignment[some] = torch.where(better, movers[found], assignment[some])
-        similarity[some] = torch.where(better, found_similarity, similarity[some])
+        nearest_mover, mover_similarity = _assign(rows, centroids[movers], some)
+        better = mover_similarity > similarity[some]
+        assignment[some] = torch.where(better, movers[nearest_mover], assignment[some])
+        similarity[some] = torch.where(better, mover_similarity, similarity[some])
     if len(all_):
         assignment[all_], similarity[all_] = _assign(rows, centroids, all_)
     return assignment, similarity
@@ -247,8 +247,8 @@ def _own_similarity(rows: Tensor, centroids: Tensor, assignment: Tensor, which: 
     half = centroids.square().sum(dim=1) / 2
     similarity = torch.empty(len(which), dtype=rows.dtype, device=rows.device)
     for block in _blocks(len(which), rows.shape[1], rows.device):
-        own = assignment[which[block]]
-        similarity[block] = (rows[which[block]] * centroids[own]).sum(dim=1) - half[own]
+        centroid = assignment[which[block]]
+        similarity[block] = (rows[which[block]] * centroids[centroid]).sum(dim=1) - half[centroid]
     return similarity
 
 

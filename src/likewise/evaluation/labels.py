@@ -17,21 +17,23 @@ def class_codes(labels: Labels, gallery_labels: Labels | None = None, *, device:
     """
     if isinstance(labels, Tensor) and (gallery_labels is None or isinstance(gallery_labels, Tensor)):
         return _tensor_codes(labels, gallery_labels, torch.device(device))
-    own = _as_array(labels, "labels")
+    query_labels = _as_array(labels, "labels")
     if gallery_labels is None:
-        codes = torch.from_numpy(np.unique(own, return_inverse=True)[1].astype(np.int64)).to(device)
+        codes = torch.from_numpy(np.unique(query_labels, return_inverse=True)[1].astype(np.int64)).to(device)
         return codes, codes
-    other = _as_array(gallery_labels, "gallery_labels")
-    if (own.dtype.kind == "U") != (other.dtype.kind == "U"):
+    other_labels = _as_array(gallery_labels, "gallery_labels")
+    if (query_labels.dtype.kind == "U") != (other_labels.dtype.kind == "U"):
         raise ValueError(
-            f"labels are {_kind(own)} but gallery_labels are {_kind(other)}: expected the same kind for both, convert one of them"
+            f"labels are {_kind(query_labels)} but gallery_labels are {_kind(other_labels)}: expected the same kind for both, "
+            "convert one of them"
         )
-    if own.dtype.kind != "U" and np.uint64 in (own.dtype, other.dtype) and own.dtype != other.dtype:
+    kinds = {query_labels.dtype, other_labels.dtype}
+    if query_labels.dtype.kind != "U" and np.dtype(np.uint64) in kinds and len(kinds) > 1:
         # numpy would join uint64 and a signed type as float64; object keeps every integer exact.
-        own, other = own.astype(object), other.astype(object)
-    joined = np.unique(np.concatenate([own, other]), return_inverse=True)[1].astype(np.int64)
+        query_labels, other_labels = query_labels.astype(object), other_labels.astype(object)
+    joined = np.unique(np.concatenate([query_labels, other_labels]), return_inverse=True)[1].astype(np.int64)
     both = torch.from_numpy(joined).to(device)
-    return both[: len(own)], both[len(own) :]
+    return both[: len(query_labels)], both[len(query_labels) :]
 
 
 def _tensor_codes(labels: Tensor, gallery_labels: Tensor | None, device: torch.device) -> tuple[Tensor, Tensor]:

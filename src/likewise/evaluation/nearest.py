@@ -99,7 +99,7 @@ def block_shape(block: int | str, num_items: int, k: int, is_cuda: bool) -> tupl
 
 def search_exact(pairwise: PairwiseSimilarity, rows: Tensor, k: int, block_columns: int, exclude_self: bool) -> tuple[Tensor, Tensor]:
     """The k nearest of some queries (n, k) in exact order, and their similarities or negated squared distances in float64."""
-    found = torch.empty(len(rows), k, dtype=torch.int64, device=rows.device)
+    neighbours = torch.empty(len(rows), k, dtype=torch.int64, device=rows.device)
     value = torch.empty(len(rows), k, dtype=torch.float64, device=rows.device)
     left, spare = torch.arange(len(rows), device=rows.device), SPARE_CANDIDATES
     with_value = k <= MOST_COMPARED_EXACTLY or pairwise.metric == "euclidean"
@@ -108,9 +108,9 @@ def search_exact(pairwise: PairwiseSimilarity, rows: Tensor, k: int, block_colum
         similarities, candidates = _candidates(pairwise, rows[left], num_candidates, block_columns, exclude_self)
         is_complete = num_candidates == len(pairwise.gallery) - int(exclude_self)
         index, exact, is_settled = order_candidates(pairwise, rows[left], similarities, candidates, k, is_complete, with_value)
-        found[left], value[left] = index, exact
+        neighbours[left], value[left] = index, exact
         left, spare = left[~is_settled], 4 * spare
-    return found, value
+    return neighbours, value
 
 
 def order_candidates(
@@ -164,7 +164,7 @@ class Candidates:
                     index = index.gather(1, at)
             self.similarities, self.index = best, index
 
-    def found(self) -> tuple[Tensor, Tensor]:
+    def kept(self) -> tuple[Tensor, Tensor]:
         assert self.similarities is not None
         assert self.index is not None
         return self.similarities, self.index
@@ -177,7 +177,7 @@ def _candidates(pairwise: PairwiseSimilarity, rows: Tensor, num: int, block_colu
         if exclude_self:
             drop_self(similarities, rows, start)
         candidates.add(similarities, start)
-    return candidates.found()
+    return candidates.kept()
 
 
 def worth_mirroring(pairwise: PairwiseSimilarity, num_queries: int, k: int) -> bool:
@@ -256,15 +256,15 @@ def _search_mirrored(pairwise: PairwiseSimilarity, k: int, block_columns: int, e
     results = []
 
     def finish(start: int) -> None:
-        near, index = candidates[start].found()
+        near, index = candidates[start].kept()
         rows = torch.arange(start, start + len(near), device=near.device)
-        found, value, is_settled = order_candidates(
+        neighbours, value, is_settled = order_candidates(
             pairwise, rows, near, index, k, candidates[start].num == available, k <= MOST_COMPARED_EXACTLY
         )
         again = (~is_settled).nonzero().flatten()
         if len(again):
-            found[again], value[again] = search_exact(pairwise, rows[again], k, block_columns, exclude_self)
-        results.append((rows, found, value))
+            neighbours[again], value[again] = search_exact(pairwise, rows[again], k, block_columns, exclude_self)
+        results.append((rows, neighbours, value))
 
     for_each(finish, list(candidates), pairwise.queries.device)
     return results

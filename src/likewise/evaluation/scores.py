@@ -71,27 +71,27 @@ def score(
     say = on_step or (lambda _: None)
     retrieval = [name for name in RETRIEVAL_METRICS if name in metrics]
     clustering = [name for name in CLUSTERING_METRICS if name in metrics]
-    found: PerQuery | None = None
+    queries: PerQuery | None = None
     means: dict[str, float] = {}
     bounds: dict[str, Interval] = {}
     left_out: list[str] = []
     if retrieval:
         say("retrieval")
-        found = per_query(
+        queries = per_query(
             embeddings, labels, gallery=gallery, gallery_labels=gallery_labels, ks=ks, metrics=retrieval, metric=metric, block=block
         )
-        left_out += found.left_out
-        if not found.matched.any():
+        left_out += queries.left_out
+        if not queries.matched.any():
             where = "any other item" if gallery is None else "any gallery item"
-            queries = f"none of the {len(found.matched):,} queries shares its label with {where}"
-            left_out = [f"{queries}: retrieval has no score; check the labels"]
+            nothing = f"none of the {len(queries.matched):,} queries shares its label with {where}"
+            left_out = [f"{nothing}: retrieval has no score; check the labels"]
             if unscoreable == "error":
                 raise ValueError(left_out[0])
         else:
-            means |= {name: float(values[found.matched].mean()) for name, values in found.scores.items()}
-            if intervals is not None and found.scores:
+            means |= {name: float(values[queries.matched].mean()) for name, values in queries.scores.items()}
+            if intervals is not None and queries.scores:
                 say("intervals")
-                bounds = bootstrap(found, unit=intervals, seed=seed)
+                bounds = bootstrap(queries, unit=intervals, seed=seed)
     if clustering:
         codes = class_codes(labels)[0]
         if len(torch.unique(codes)) == len(codes):
@@ -104,7 +104,7 @@ def score(
             means |= _clustering_means(embeddings, codes, clustering, metric, seed=seed, restarts=restarts, on_step=say)
     if not means and unscoreable == "error":
         raise ValueError(f"nothing can be scored: {'; '.join(left_out)}")
-    return Scores(means, found, bounds, tuple(left_out))
+    return Scores(means, queries, bounds, tuple(left_out))
 
 
 def _clustering_means(

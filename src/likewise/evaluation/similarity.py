@@ -114,23 +114,24 @@ class PairwiseSimilarity:
         """Checks what a user hands in; without a gallery the queries are the gallery."""
         if metric not in get_args(Metric):
             raise ValueError(f"metric is {metric!r}: expected one of {get_args(Metric)}")
-        own = as_embeddings(queries, "embeddings" if gallery is None else "queries")
+        query_rows = as_embeddings(queries, "embeddings" if gallery is None else "queries")
         if gallery is None or gallery is queries:
-            other = own
+            gallery_rows = query_rows
         else:
-            other = as_embeddings(gallery, "gallery")
-            if own.shape[1] != other.shape[1]:
+            gallery_rows = as_embeddings(gallery, "gallery")
+            if query_rows.shape[1] != gallery_rows.shape[1]:
                 raise ValueError(
-                    f"queries have dimension {own.shape[1]} and the gallery {other.shape[1]}: "
+                    f"queries have dimension {query_rows.shape[1]} and the gallery {gallery_rows.shape[1]}: "
                     f"expected the same; embed both with the same model"
                 )
-            if own.device != other.device:
-                raise ValueError(f"queries are on {own.device} and the gallery on {other.device}: expected one device; move one of them")
-            dtype = torch.promote_types(own.dtype, other.dtype)
-            own, other = own.to(dtype), other.to(dtype)
-        if len(other) == 0:
+            if query_rows.device != gallery_rows.device:
+                where = f"queries are on {query_rows.device} and the gallery on {gallery_rows.device}"
+                raise ValueError(f"{where}: expected one device; move one of them")
+            dtype = torch.promote_types(query_rows.dtype, gallery_rows.dtype)
+            query_rows, gallery_rows = query_rows.to(dtype), gallery_rows.to(dtype)
+        if len(gallery_rows) == 0:
             raise ValueError("the gallery is empty: expected at least one item to search in")
-        return cls(own, other, metric)  # type: ignore[arg-type]
+        return cls(query_rows, gallery_rows, metric)  # type: ignore[arg-type]
 
     @property
     def is_symmetric(self) -> bool:
@@ -180,10 +181,10 @@ class PairwiseSimilarity:
             return self.query_square_norms.new_ones(len(self.queries)), self.query_square_norms.new_ones(len(self.gallery))
         chunk = 8192 if self.queries.is_cuda else 512
         centre = self.centre.double()
-        own = torch.cat([square_norms(part.double() - centre) for part in torch.split(self.queries, chunk)])
+        of_queries = torch.cat([square_norms(part.double() - centre) for part in torch.split(self.queries, chunk)])
         if self.queries is self.gallery:
-            return own, own
-        return own, torch.cat([square_norms(part.double() - centre) for part in torch.split(self.gallery, chunk)])
+            return of_queries, of_queries
+        return of_queries, torch.cat([square_norms(part.double() - centre) for part in torch.split(self.gallery, chunk)])
 
     def prepare(self) -> None:
         """Computes now what blocks would compute when first asked for, each of several threads on its own."""

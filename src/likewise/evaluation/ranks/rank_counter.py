@@ -167,15 +167,15 @@ class RankCounter:
         def finish(block: tuple[slice, int]) -> None:
             rows, num = block
             index, count, some = best.rows[rows], best.count[rows], candidates[rows.start]
-            near, at = some.found()
-            found, _, is_settled = order_candidates(
+            near, at = some.kept()
+            neighbours, _, is_settled = order_candidates(
                 pairwise, index, near, best.rows[at] if mirrored else at, num, some.num == available, False
             )
             again = (~is_settled).nonzero().flatten()
             if len(again):
-                found[again] = search_exact(pairwise, index[again], num, num_items, self.exclude_self)[0]
+                neighbours[again] = search_exact(pairwise, index[again], num, num_items, self.exclude_self)[0]
             place = torch.arange(1, num + 1, device=index.device)
-            is_hit = (gallery_codes[found] == query_codes[index][:, None]) & (place <= count[:, None])
+            is_hit = (gallery_codes[neighbours] == query_codes[index][:, None]) & (place <= count[:, None])
             rank = torch.where(is_hit, place, num_items + 1).sort(dim=1).values
             rank[:, 0] = torch.minimum(rank[:, 0], first[rows])
             matched = count.nonzero().flatten()
