@@ -14,6 +14,8 @@ from likewise.training.loop import Listener, Row
 
 from .tiny import HELD_OUT, PROTOCOL, assert_equal_weights, method, pictures, training
 
+QUICKEST = replace(PROTOCOL, backbone="identity", batch=8)  # for many steps
+
 
 def seeds_of_steps(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """What each step's draws begin with."""
@@ -75,7 +77,7 @@ class Heard(Listener):
 
 def test_a_listener_hears_every_step_and_row() -> None:
     heard = Heard()
-    found = training(method("raw"), replace(PROTOCOL, steps=150, batch=8))
+    found = training(method("raw"), replace(QUICKEST, steps=150))
     assert found.run(heard)
     assert heard.steps == list(range(1, 151))
     assert [row["step"] for row in heard.rows] == list(range(3, 151, 3))  # about fifty
@@ -85,8 +87,8 @@ def test_a_listener_hears_every_step_and_row() -> None:
 
 def test_the_logged_loss_is_the_mean_since_the_row_before() -> None:
     """Three rows of one step each against one row of three steps."""
-    every_step = training(method("raw"), replace(PROTOCOL, steps=100, batch=8, schedule="constant"))
-    every_third = training(method("raw"), replace(PROTOCOL, steps=150, batch=8, schedule="constant"))
+    every_step = training(method("raw"), replace(QUICKEST, steps=100, schedule="constant"))
+    every_third = training(method("raw"), replace(QUICKEST, steps=150, schedule="constant"))
     rows = [[], []]  # type: ignore[var-annotated]
     for place, found in enumerate((every_step, every_third)):
         found.run()

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -142,14 +143,26 @@ def assert_same_run(found: Path, expected: Path) -> None:
     assert [int(row["step"]) for row in logs[0]] == sorted({int(row["step"]) for row in logs[0]})
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
-def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(number: signal.Signals, place: Path, uninterrupted: Path) -> None:
+SIGNALS = {"SIGTERM": signal.SIGTERM, "Ctrl-C": signal.SIGINT}
+
+
+@pytest.fixture(scope="module")
+def signalled(place: Path) -> dict[signal.Signals, tuple[int, str]]:
+    """How a run ended that got this signal, and what it said. They run at the same time, as they mostly import."""
+    processes = {number: start(place, place / number.name) for number in SIGNALS.values()}
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda number: (wait_for_checkpoint(place / number.name), processes[number].send_signal(number)), processes))
+    said = {number: process.communicate(timeout=60)[1] for number, process in processes.items()}
+    return {number: (process.returncode, said[number]) for number, process in processes.items()}
+
+
+@pytest.mark.parametrize("number", SIGNALS.values(), ids=SIGNALS)
+def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
+    number: signal.Signals, signalled: dict[signal.Signals, tuple[int, str]], place: Path, uninterrupted: Path
+) -> None:
+    code, said = signalled[number]
     out = place / number.name
-    process = start(place, out)
-    wait_for_checkpoint(out)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert code == 130
     assert "finishing the step, then saving" in said
     kept = Checkpoints(out / "checkpoints").load()
     assert kept is not None
