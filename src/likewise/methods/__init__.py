@@ -22,7 +22,7 @@ METHODS: tuple[str, ...] = tuple(sorted(path.stem for path in FOLDER.glob("*.tom
 HeadKind = Literal["linear", "layer_norm", "mlp", "rll", "none"]
 Level = Literal["low", "mid", "high"]
 
-OF_FIELD: dict[str, Mapping[str, Any]] = {"loss": LOSSES, "mining": MINERS, "sampler": SAMPLERS}
+REGISTRIES: dict[str, Mapping[str, Any]] = {"loss": LOSSES, "mining": MINERS, "sampler": SAMPLERS}
 
 
 @dataclass(frozen=True)
@@ -138,18 +138,18 @@ def load_method(name: str | Path | Method) -> Method:
 
 def at(method: Method, name: str) -> Any:
     """What stands at a dotted name; a setting of the loss that the file leaves out has the loss's default."""
-    held: Any = method
+    value: Any = method
     parts = name.split(".")
     for part in parts:
-        if isinstance(held, Named):
-            accepted = inspect.signature(OF_FIELD[parts[0]][held.name]).parameters
-            known_name(f"setting of {held.name}", part, accepted)
-            held = held.settings.get(part, accepted[part].default)
-        elif hasattr(held, part):
-            held = getattr(held, part)
+        if isinstance(value, Named):
+            accepted = inspect.signature(REGISTRIES[parts[0]][value.name]).parameters
+            known_name(f"setting of {value.name}", part, accepted)
+            value = value.settings.get(part, accepted[part].default)
+        elif hasattr(value, part):
+            value = getattr(value, part)
         else:
             raise ValueError(f"{method.name}: {name!r} names nothing in a method")
-    return held
+    return value
 
 
 @lru_cache(maxsize=256)

@@ -73,7 +73,7 @@ class Checkpoints:
         faults = []
         for path in (self.last, self.previous):
             try:
-                found = read_checkpoint(path)
+                state = read_checkpoint(path)
             except FileNotFoundError:
                 continue
             except DamagedCheckpoint as fault:
@@ -81,7 +81,7 @@ class Checkpoints:
             else:
                 if faults:
                     self.last.unlink(missing_ok=True)  # or else the next one saved would put it in the place of the whole one
-                return found
+                return state
         if faults:
             raise DamagedCheckpoint(f"{' and '.join(faults)}: start again without --resume and with another --out")
         return None

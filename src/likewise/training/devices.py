@@ -50,8 +50,8 @@ class Devices:
 
     @property
     def device(self) -> torch.device:
-        found: torch.device = self.fabric.device
-        return found
+        device: torch.device = self.fabric.device
+        return device
 
     @property
     def rank(self) -> int:
@@ -84,7 +84,7 @@ class Devices:
         for bucket in _buckets([parameter.grad for parameter in parameters if parameter.grad is not None]):
             flat = torch.cat([gradient.flatten() for gradient in bucket])
             dist.all_reduce(flat)
-            for gradient, mean in zip(bucket, flat.div_(self.num_ranks).split([held.numel() for held in bucket]), strict=True):
+            for gradient, mean in zip(bucket, flat.div_(self.num_ranks).split([gradient.numel() for gradient in bucket]), strict=True):
                 gradient.copy_(mean.view_as(gradient))
 
     def gathered(self, rows: Tensor) -> Tensor:
@@ -111,8 +111,8 @@ class Devices:
         return bool(flag > 0)
 
     def state_dict(self) -> dict[str, Any]:
-        held: dict[str, Any] = self.fabric.strategy.precision.state_dict()
-        return held
+        state: dict[str, Any] = self.fabric.strategy.precision.state_dict()
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.fabric.strategy.precision.load_state_dict(state)
@@ -121,7 +121,7 @@ class Devices:
 def _buckets(gradients: list[Tensor]) -> Iterable[list[Tensor]]:
     bucket: list[Tensor] = []
     for gradient in gradients:
-        if bucket and sum(held.numel() for held in bucket) + gradient.numel() > BUCKET:
+        if bucket and sum(other.numel() for other in bucket) + gradient.numel() > BUCKET:
             yield bucket
             bucket = []
         bucket.append(gradient)

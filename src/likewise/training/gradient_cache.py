@@ -35,14 +35,14 @@ def cached_backward(
     """
     shares = inputs.split(micro_batch)
     with torch.no_grad(), _statistics_kept(module):
-        found = [embed(share) for share in shares]
-    leaves = tuple(torch.cat(level).requires_grad_() for level in zip(*found, strict=True))
+        embeddings = [embed(share) for share in shares]
+    leaves = tuple(torch.cat(level).requires_grad_() for level in zip(*embeddings, strict=True))
     loss = loss_of(leaves)
     backward(loss)
     gradients = [leaf.grad.split(micro_batch) for leaf in leaves if leaf.grad is not None]
     if gradients:
-        for share, *own in zip(shares, *gradients, strict=True):
-            torch.autograd.backward(list(embed(share)), own)
+        for share, *gradients_of_share in zip(shares, *gradients, strict=True):
+            torch.autograd.backward(list(embed(share)), gradients_of_share)
     return loss.detach(), tuple(leaf.detach() for leaf in leaves)
 
 

@@ -230,8 +230,8 @@ class Training:
             if self.graphs:
                 torch.compiler.cudagraph_mark_step_begin()
             with self.devices.autocast():
-                found: tuple[Tensor, ...] = member(share)
-            return found
+                embeddings: tuple[Tensor, ...] = member(share)
+            return embeddings
 
         def loss_of(embeddings: tuple[Tensor, ...]) -> Tensor:
             loss: Tensor = self.objectives(number, embeddings, labels, items)
@@ -246,8 +246,8 @@ class Training:
 
     def _watch(self, inputs: Tensor, last_checkpoint: str, *, weights: bool = False) -> None:
         """Looks at the loss; at the `weights` too before they are kept, as a finite loss can have a gradient that is not."""
-        held = self.network.parameters() if weights else ()
-        if not self._summed.isfinite() or not all(parameter.isfinite().all() for parameter in held):
+        parameters = self.network.parameters() if weights else ()
+        if not self._summed.isfinite() or not all(parameter.isfinite().all() for parameter in parameters):
             raise divergence(self.step, self.network, inputs, last_checkpoint)
 
     def _log(self, listener: Listener, validates: bool) -> None:
@@ -258,7 +258,7 @@ class Training:
         if validates:
             scores, collapsed = self._validate()
             row |= scores
-            history = [held[CHOSEN_BY] for held in (*self.rows, row) if CHOSEN_BY in held]
+            history = [line[CHOSEN_BY] for line in (*self.rows, row) if CHOSEN_BY in line]
             warnings = [collapsed, plateau_warning(history, self.step)]
         self.rows.append(row)
         listener.row(row)
@@ -272,11 +272,11 @@ class Training:
         self.devices.share_buffers(self.network)
         embeddings = embed_feed(self.network, self.validation, self.protocol, device=self.device)
         vectors = vectors_to_score(self.network, embeddings)
-        found = protocol_scores(vectors, self.validation.labels, self.protocol, metrics=("R@K", CHOSEN_BY), ks=(1,)).means
-        if not self.best or found[CHOSEN_BY] > self.best[CHOSEN_BY]:
-            self.best_step, self.best = self.step, found
-            self.best_weights = {name: held.detach().cpu().clone() for name, held in self.network.state_dict().items()}
-        return {"R@1": found["R@1"], CHOSEN_BY: found[CHOSEN_BY]}, collapse_warning(embeddings, self.step)
+        scores = protocol_scores(vectors, self.validation.labels, self.protocol, metrics=("R@K", CHOSEN_BY), ks=(1,)).means
+        if not self.best or scores[CHOSEN_BY] > self.best[CHOSEN_BY]:
+            self.best_step, self.best = self.step, scores
+            self.best_weights = {name: value.detach().cpu().clone() for name, value in self.network.state_dict().items()}
+        return {"R@1": scores["R@1"], CHOSEN_BY: scores[CHOSEN_BY]}, collapse_warning(embeddings, self.step)
 
 
 def network_spec(method: Method, protocol: Protocol, in_features: int | None = None) -> NetworkSpec:

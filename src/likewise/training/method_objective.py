@@ -40,17 +40,17 @@ class Objectives(nn.Module):
         labels = self.meta_classes[member][labels]
         total = embeddings[0].new_zeros(())
         for level, vectors in enumerate(embeddings):
-            own = self.of_level[member][level]  # type: ignore[index]
-            total = total + own(vectors if self.norm is None else self.norm * unit(vectors), labels, items=items)
+            objective_of_level = self.of_level[member][level]  # type: ignore[index]
+            total = total + objective_of_level(vectors if self.norm is None else self.norm * unit(vectors), labels, items=items)
         return total
 
     def groups(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
         """The parameters of proxies, and those of the losses themselves."""
         proxies: list[nn.Parameter] = []
-        own: list[nn.Parameter] = []
+        of_losses: list[nn.Parameter] = []
         for name, parameter in self.named_parameters():
-            (proxies if ".proxies." in name else own).append(parameter)
-        return proxies, own
+            (proxies if ".proxies." in name else of_losses).append(parameter)
+        return proxies, of_losses
 
 
 def _objective(method: Method, *, num_classes: int, dim: int, steps: int, gather: bool) -> Objective:

@@ -28,13 +28,13 @@ def make_optimizer(
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
             (backbone if ".backbone." in f".{name}" else head).append(parameter)
-    proxies, own = objectives.groups()
+    proxies, of_losses = objectives.groups()
     rates, decay = method.rates, protocol.weight_decay
     groups = [
         *_groups(backbone, rate=1.0, decay=decay, new=False),
         *_groups(head, rate=rates.head if pretrained else 1.0, decay=decay, new=True),
         *_groups(proxies, rate=rates.proxies if pretrained else rates.proxies / rates.head, decay=decay, new=True),
-        *_groups(own, rate=rates.loss if pretrained else rates.loss / rates.head, decay=0.0, new=True),
+        *_groups(of_losses, rate=rates.loss if pretrained else rates.loss / rates.head, decay=0.0, new=True),
     ]
     for group in groups:
         group["base"] = group["lr"] = group["lr"] * rates.base * protocol.learning_rate
@@ -69,4 +69,4 @@ def _groups(parameters: list[nn.Parameter], *, rate: float, decay: float, new: b
     matrices = [parameter for parameter in parameters if parameter.ndim > 1]
     vectors = [parameter for parameter in parameters if parameter.ndim <= 1]
     both = [(matrices, decay), (vectors, 0.0)]
-    return [{"params": chosen, "lr": rate, "weight_decay": own, "new": new} for chosen, own in both if chosen]
+    return [{"params": chosen, "lr": rate, "weight_decay": weight_decay, "new": new} for chosen, weight_decay in both if chosen]

@@ -59,8 +59,8 @@ class RunFolder:
 
     def check(self, config: dict[str, Any], *, resume: bool) -> None:
         """Refuses a folder that holds another run, or the same where it is not to be resumed. Writes nothing."""
-        held = self.config()
-        if held is None:
+        stored = self.config()
+        if stored is None:
             if resume:
                 raise ValueError(f"there is no run to resume in {self.path}: leave --resume out, or give the --out of the run")
             if self.path.exists() and (not self.path.is_dir() or any(not is_unfinished(entry) for entry in self.path.iterdir())):
@@ -69,7 +69,7 @@ class RunFolder:
             if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
                 raise ValueError(f"{self.path} cannot be made: {existing} cannot be written to; choose another folder with --out")
             return
-        differences = differing(held, config)
+        differences = differing(stored, config)
         if differences:
             first = differences[0]
             more = f" ({len(differences) - 1} more fields differ)" if len(differences) > 1 else ""
@@ -118,8 +118,8 @@ class RunFolder:
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         try:
-            held: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
-            return held
+            content: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
+            return content
         except (FileNotFoundError, NotADirectoryError):
             return None
         except ValueError as fault:

@@ -55,11 +55,11 @@ def _text(number: int, content: str) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    digits = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        digits.append(value & 127 | 128)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*digits, value])
 
 
 def _masked_crc(content: bytes) -> bytes:
@@ -77,9 +77,9 @@ def crc32c(content: bytes) -> int:
 
 @lru_cache(maxsize=1)
 def _table() -> tuple[int, ...]:
-    found = []
+    table = []
     for value in range(256):
         for _ in range(8):
             value = value >> 1 ^ (POLYNOMIAL if value & 1 else 0)
-        found.append(value)
-    return tuple(found)
+        table.append(value)
+    return tuple(table)

@@ -25,7 +25,7 @@ from likewise.progress import ProgressCallback
 from likewise.protocols import Protocol, load_protocol
 from likewise.training.devices import Devices
 from likewise.training.feeds import Feed, Int64s, make_feed, preprocessing_of
-from likewise.training.fit import Fit, fitted
+from likewise.training.fit import fitted
 from likewise.training.loop import Listener, Training
 from likewise.training.run_folder import RunFolder, TrainingResult, environment
 from likewise.training.run_writer import RunWriter
@@ -108,8 +108,8 @@ def train(
     state = folder.checkpoints.load() if resume else None
     if state is not None:
         training.load_state_dict(state)
-    told = listener if listener is not None and first else Listener()
-    with RunWriter(folder, training, every=checkpoint_every, listener=told, writes=first) as writer:
+    heard_by = listener if listener is not None and first else Listener()
+    with RunWriter(folder, training, every=checkpoint_every, listener=heard_by, writes=first) as writer:
         finished = training.run(writer)
     if not finished:
         raise TrainingStopped(
@@ -175,7 +175,7 @@ def _test_scores(
     folder: RunFolder, dataset: Dataset, parts: Split, training: Training, config: dict[str, Any], notes: tuple[str, ...]
 ) -> dict[str, Any]:
     """What `scores.json` holds."""
-    found: Fit = fitted(training)
+    fit = fitted(training)
     protocol, network = training.protocol, training.network
     key = parts.test.issue_key("training run")
     occasion = Occasion("train", str(folder.path.resolve()), decided=decision(config, network))
@@ -191,11 +191,11 @@ def _test_scores(
     )
     return {
         "scores": scores.means,
-        "best_step": found.best_step,
-        "validation": found.validation,
-        "seconds": found.seconds,
-        "peak_bytes": found.peak_bytes,
-        "images_per_second": found.rows[-1]["images_per_second"] if found.rows else None,
+        "best_step": fit.best_step,
+        "validation": fit.validation,
+        "seconds": fit.seconds,
+        "peak_bytes": fit.peak_bytes,
+        "images_per_second": fit.rows[-1]["images_per_second"] if fit.rows else None,
         "num_test_items": len(test),
         "notes": [*notes, *feed_notes(test), *scores.notes],
     }
@@ -204,6 +204,6 @@ def _test_scores(
 def decision(config: dict[str, Any], network: Network) -> str:
     """Names what was decided before the test classes were opened: the configuration and the weights."""
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
-    for name, held in sorted(network.state_dict().items()):
-        digest.update(name.encode() + held.detach().float().cpu().contiguous().numpy().tobytes())
+    for name, value in sorted(network.state_dict().items()):
+        digest.update(name.encode() + value.detach().float().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

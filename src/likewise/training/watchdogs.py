@@ -21,13 +21,13 @@ def first_bad_tensor(network: nn.Module, inputs: Tensor) -> str:
     """The name of the first tensor that is not finite: a weight, the input, or a module's output in the order of computation."""
     # the running statistics of a layer in training mode are not used: where they are bad, they are not the cause
     used = [
-        (f"{place}.{name}", held)
+        (f"{place}.{name}", tensor)
         for place, module in network.named_modules()
         if not module.training
-        for name, held in module.named_buffers(recurse=False)
+        for name, tensor in module.named_buffers(recurse=False)
     ]
-    for name, held in (*network.named_parameters(), *used):
-        if held.is_floating_point() and not held.isfinite().all():
+    for name, tensor in (*network.named_parameters(), *used):
+        if tensor.is_floating_point() and not tensor.isfinite().all():
             return f"weight {name}"
     if not inputs.isfinite().all():
         return "the input batch"
