@@ -136,7 +136,7 @@ def compare(
 
             request = Request(
                 methods=named_methods(methods),
-                data=data or "glyphs",
+                data=data or Request.data,
                 protocol=protocol,
                 settings=_settings(changes or []),
                 trials=trials,

@@ -77,3 +77,12 @@ def test_groups_are_those_of_the_statistics() -> None:
     apart = replace(result("d", 0.9, apart="8 bits"), within_noise=True)
     board = results_of(best, near, behind, apart).board("glyphs")
     assert [board.group(method) for method in board.methods] == ["best", "within noise of the best", "", ""]
+
+
+def test_what_one_process_does_keeps_the_other_jobs_waiting() -> None:
+    """By the clock it counts once; all jobs together have spent as many seconds as there are jobs."""
+    before = replace(results_of(result("a", 0.1)), jobs=3, time_spent={"training": 6.0, "waiting": 3.0}, elapsed=3.0)
+    after = before.with_time("report", 2.0)
+    assert after.time_spent == {"training": 6.0, "report": 2.0, "waiting": 7.0}
+    assert after.elapsed == 5.0
+    assert sum(after.time_spent.values()) == after.jobs * after.elapsed

@@ -67,17 +67,19 @@ def run_comparison(request: Request, *, on_progress: OnProgress = lambda progres
             results = gatherer.results()
     with storage_faults_explained(path), watch.measures("saving the best"):
         best = keep_best(folder, context, results, keep_networks=request.keep_networks)
-    pieces = watch.seconds.pop("pieces", 0.0)
-    spent = {kind: seconds * runner.jobs for kind, seconds in watch.seconds.items()}
-    return replace(
+    waiting = max(0.0, watch.seconds.pop("pieces", 0.0) * runner.jobs - busy)
+    results = replace(
         results,
-        time_spent=results.time_spent | spent | {"waiting": max(0.0, pieces * runner.jobs - busy)},
-        elapsed=gatherer.progress.elapsed + sum(watch.seconds.values()),
+        time_spent=results.time_spent | {"waiting": waiting},
+        elapsed=gatherer.progress.elapsed,
         jobs=runner.jobs,
         folder=path,
         used=tuple(plan.methods),
         best=best,
     )
+    for kind, seconds in watch.seconds.items():
+        results = results.with_time(kind, seconds)
+    return results
 
 
 def default_folder(plan: Plan) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +121,11 @@ class ComparisonResults:
     report: Path | None = None  # report.html there
     best: dict[str, Path] = field(default_factory=dict)  # data set -> the best method's first seed, for likewise.Embedder.load
     used: tuple[Method, ...] = ()  # the methods as they were before tuning
+
+    def with_time(self, kind: str, seconds: float) -> ComparisonResults:
+        """After something that one process did, while the other jobs waited."""
+        waiting = self.time_spent.get("waiting", 0.0) + (self.jobs - 1) * seconds
+        return replace(self, time_spent=self.time_spent | {kind: seconds, "waiting": waiting}, elapsed=self.elapsed + seconds)
 
     @property
     def datasets(self) -> tuple[str, ...]:

@@ -87,9 +87,7 @@ def compare_and_report(request: Request, *, on_progress: OnProgress = lambda pro
     watch = Stopwatch()
     with storage_faults_explained(results.folder), watch.measures("report"):
         page = write_report(results, results.folder)
-    seconds = watch.seconds["report"]
-    spent = results.time_spent | {"report": seconds * results.jobs}
-    return replace(results, report=page, time_spent=spent, elapsed=results.elapsed + seconds)
+    return replace(results, report=page).with_time("report", watch.seconds["report"])
 
 
 def write_report(results: ComparisonResults, folder: Path) -> Path:
