@@ -18,6 +18,8 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
 
 from likewise.cli import app
+from likewise.data.readers import read
+from likewise.data.splits import split
 from likewise.files import file_digest
 from likewise.models.backbones import make_backbone
 from likewise.training import checkpoints
@@ -89,7 +91,8 @@ def test_evaluate_of_a_run_gives_the_scores_it_ended_with(run: Path) -> None:
     scores = held(run, "scores.json")["scores"]
     before = events(run)
     told = json.loads(ok("evaluate", run, "--json").stdout)
-    assert told == {"run": str(run), "scores": scores}
+    assert (told["run"], told["scores"], told["notes"]) == (str(run), scores, [])
+    assert (told["look"]["number"], told["look"]["what"], told["look"]["folder"]) == (1, "train", str(run))
     assert f"{scores['R@1']:.1%}" in ok("evaluate", run).stdout
     assert events(run) == before
 
@@ -132,22 +135,137 @@ def test_embed_writes_what_evaluate_reads(run: Path, place: Path, suffix: str) -
     assert f"192 embeddings of 8 numbers: {out}" in ok("embed", run, place / "vectors.npz", "-o", out, "--device", "cpu").stdout
     if suffix == ".npz":
         with np.load(out) as held_in:
-            rows, labels, items = held_in["embeddings"], held_in["labels"], held_in["items"]
+            rows, labels, items, parts = held_in["embeddings"], held_in["labels"], held_in["items"], held_in["split"]
     else:
         table = pyarrow.parquet.read_table(out)
         rows, labels, items = (np.stack(table["embedding"].to_numpy()), table["label"].to_numpy(), table["item"].to_numpy())
+        parts = table["split"].to_numpy()
     with np.load(place / "vectors.npz") as data:
         assert (labels == data["labels"]).all()
     assert items[5] == "item 5"
     assert np.linalg.norm(rows, axis=1) == pytest.approx(np.ones(192), abs=1e-5)
     told = json.loads(ok("evaluate", out, "--ks", "1,2", "--metrics", "R@K,MAP@R", "--json").stdout)
     direct = json.loads(ok("evaluate", run, place / "vectors.npz", "--ks", "1,2", "--metrics", "R@K,MAP@R", "--json").stdout)
-    assert told["num_items"] == 192
+    assert (told["num_items"], told["split"]) == (96, "test")  # the classes that the network has not seen
+    assert told["scores"] == pytest.approx(direct["scores"])
     test = ~np.isin(np.arange(192), _train_items(run))
+    assert ((parts == "test") == test).all()
+    assert ((parts == "train") == ~test).all()
     np.savez(place / f"test{suffix}.npz", embeddings=rows[test], labels=labels[test].astype(np.str_))
     again = json.loads(ok("evaluate", place / f"test{suffix}.npz", "--ks", "1,2", "--metrics", "R@K,MAP@R", "--json").stdout)
     assert again["scores"] == pytest.approx(direct["scores"])
     assert again["scores"] == pytest.approx(held(run, "scores.json")["scores"])
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
+@pytest.mark.parametrize(
+    ("part", "items", "said"),
+    [("all", 192, "those that the network was trained on too"), ("train", 96, "training items only"), ("test", 96, "test items only")],
+)
+def test_evaluate_scores_the_part_that_is_asked_for(run: Path, place: Path, suffix: str, part: str, items: int, said: str) -> None:
+    """Of a file of embeddings, and of a run and its data, alike."""
+    out = place / f"parts{suffix}"
+    ok("embed", run, place / "vectors.npz", "-o", out)
+    common = ("--split", part, "--ks", "1,2", "--metrics", "R@K,MAP@R")
+    told = json.loads(ok("evaluate", out, *common, "--json").stdout)
+    assert (told["split"], told["num_items"]) == (part, items)
+    assert said in ok("evaluate", out, *common).stdout
+    direct = json.loads(ok("evaluate", run, place / "vectors.npz", *common, "--json").stdout)
+    assert direct["split"] == part
+    assert direct["scores"] == pytest.approx(told["scores"])
+
+
+def test_training_items_are_scored_without_a_look(run: Path, place: Path) -> None:
+    before = events(run)
+    told = json.loads(ok("evaluate", run, place / "vectors.npz", "--split", "train", "--json").stdout)
+    assert told["look"] is None
+    assert events(run) == before
+    ok("evaluate", run, place / "vectors.npz", "--split", "all", "--json")
+    assert events(run) == [*before, "key", "resumed"]  # the test items are among all
+
+
+def test_data_that_the_run_was_not_trained_on_has_no_split(run: Path, place: Path) -> None:
+    told = ok("embed", run, place / "others.npz", "-o", place / "foreign.npz")
+    assert f"note: others is not what {run} was trained on, or was changed since" in told.stderr
+    with np.load(place / "foreign.npz") as file:
+        assert "split" not in file
+    scored = ok("evaluate", place / "foreign.npz")
+    assert "items only" not in scored.stdout
+    assert json.loads(ok("evaluate", place / "foreign.npz", "--json").stdout)["split"] == "all"
+    said = fault("evaluate", place / "foreign.npz", "--split", "test")
+    assert "nothing says which embeddings are test items: embed with a run the data it was trained on, or leave --split out" in said
+    assert (
+        "nothing says which embeddings are train items"
+        in fault("evaluate", run, place / "others.npz", "--split", "train").split("error: ")[1]
+    )
+
+
+def test_an_embedder_alone_knows_its_split_and_its_look(run: Path, place: Path) -> None:
+    """As does the best of a comparison: both have it on their card."""
+    common = (place / "vectors.npz", "--ks", "1,2", "--metrics", "R@K,MAP@R", "--json")
+    before = json.loads(ok("evaluate", run, *common).stdout)
+    alone = json.loads(ok("evaluate", run / "embedder", *common).stdout)
+    assert (alone["split"], alone["num_items"], alone["scores"]) == ("test", 96, before["scores"])
+    assert alone["look"] == before["look"]
+    assert list((run / "embedder").glob("*.jsonl")) == []  # a model's folder stays as it is
+
+
+def test_a_head_trained_on_embeddings_keeps_their_split(run: Path, place: Path) -> None:
+    """Otherwise its test classes could be those that the network below it was trained on."""
+    ok("embed", run, place / "vectors.npz", "-o", place / "below.npz")
+    dataset = read(place / "below.npz")
+    parts = split(dataset, seed=0)
+    assert parts.official
+    assert parts.train.tolist() == _train_items(run).tolist()
+    head = ("--protocol", place / "tiny.toml", "--out", place / "head", "--device", "cpu")
+    ok("train", "raw", place / "below.npz", *head)
+    assert held(place / "head", "split.json")["train"] == held(run, "split.json")["train"]
+    ok("embed", place / "head", place / "below.npz", "-o", place / "above.npz")
+    with np.load(place / "above.npz") as above, np.load(place / "below.npz") as below:
+        assert (above["split"] == below["split"]).all()
+
+
+def test_queries_and_gallery_of_a_file_are_scored_apart(run: Path, place: Path) -> None:
+    ok("embed", run, place / "vectors.npz", "-o", place / "halves.npz")
+    with np.load(place / "halves.npz") as file:
+        rows, labels, parts = file["embeddings"], file["labels"], file["split"]
+    test = np.flatnonzero(parts == "test")
+    query, gallery = test[test % 8 < 2], test[test % 8 >= 2]
+    halves = parts.astype("U7")
+    halves[query], halves[gallery] = "query", "gallery"
+    np.savez(place / "halves.npz", embeddings=rows, labels=labels, split=halves)
+    np.savez(place / "expected.npz", embeddings=rows[query], labels=labels[query], gallery=rows[gallery], gallery_labels=labels[gallery])
+    told, expected = (json.loads(ok("evaluate", place / name, "--json").stdout) for name in ("halves.npz", "expected.npz"))
+    assert (told["num_items"], told["num_gallery"], told["split"]) == (24, 72, "test")
+    assert told["scores"] == expected["scores"]
+
+
+@pytest.mark.parametrize(
+    ("split_words", "options", "expected"),
+    [
+        (["train"] * 4, (), "none of the 4 embeddings is a test item: --split all scores them all"),
+        (["test"] * 4, ("--split", "train"), "none of the 4 embeddings is a train item"),
+        (["train", "test"], (), "4 embeddings but a split of shape (2,): expected one word each"),
+        (
+            ["train", "tset", "test", "test"],
+            (),
+            "the split beside the embeddings: unknown part 'tset': did you mean 'test'? (--split all scores them all)",
+        ),
+    ],
+)
+def test_a_split_that_cannot_be_used(split_words: list[str], options: tuple[str, ...], expected: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", embeddings=np.eye(4, dtype=np.float32), labels=np.array([0, 0, 1, 1]), split=np.array(split_words))
+    assert expected in fault("evaluate", tmp_path / "x.npz", *options)
+
+
+def test_the_terminal_says_which_look_it_was(place: Path, tmp_path: Path) -> None:
+    common = ("--protocol", place / "tiny.toml", "--device", "cpu", "--out")
+    first = ok("train", "raw", place / "vectors.npz", *common, tmp_path / "one").stdout
+    second = ok("train", "margin", place / "vectors.npz", *common, tmp_path / "two").stdout
+    assert "first look at these test classes" in first
+    assert "second look at these test classes, after" in " ".join(second.split())
+    for command in (("evaluate", tmp_path / "two"), ("evaluate", tmp_path / "two", place / "vectors.npz")):
+        assert "second look at these test classes, after" in " ".join(ok(*command).stdout.split())
 
 
 def _train_items(run: Path) -> np.ndarray:

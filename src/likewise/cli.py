@@ -31,6 +31,12 @@ class IntervalUnit(StrEnum):
     none = "none"
 
 
+class PartOption(StrEnum):
+    all = "all"
+    test = "test"
+    train = "train"
+
+
 def main() -> None:
     """Entry point of the command."""
     app()
@@ -178,6 +184,7 @@ def embed(
 def evaluate(
     file: Annotated[Path, typer.Argument(help="A run's folder; or a .npz (embeddings, labels), .npy with --labels, or .parquet.")],
     data: Annotated[str | None, typer.Argument(help="With a run: what to score it on. Without: the scores it ended with.")] = None,
+    split: Annotated[PartOption | None, typer.Option(help="Which items: test where it is known which these are, else all.")] = None,
     labels: Annotated[Path | None, typer.Option(help="Labels of a .npy file: .npy, or text with one label a line.")] = None,
     ks: Annotated[str, typer.Option(help="The K of R@K.")] = "1,2,4,8",
     metrics: Annotated[str, typer.Option(help="Scores: R@K, RP, MAP@R, mAP, NMI, NMI_geometric, AMI.")] = "R@K,RP,MAP@R,mAP,NMI,AMI",
@@ -197,6 +204,7 @@ def evaluate(
         run_evaluate(
             file,
             data,
+            part=None if split is None else split.value,
             labels=labels,
             ks=ks,
             metrics=metrics,

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from likewise.cli import app
 from likewise.comparison.folder import OPENINGS
 from likewise.comparison.results import ComparisonResults
 from likewise.data.ledger import read_ledger
+from likewise.data.readers import read
 
-from .tiny import openings_of, table_of, tiny_compare
+from .tiny import DATA, openings_of, table_of, tiny_compare
 
 
 def short(out: Path, **changes: Any) -> ComparisonResults:
@@ -114,3 +119,21 @@ def test_a_record_that_grew_is_as_it_was_written(recorded: Path) -> None:
     with (recorded / OPENINGS).open("ab") as file:
         file.write(b'{"event": "refused"}\n')
     assert short(recorded).record_fault == ""
+
+
+def test_the_best_of_a_comparison_knows_its_split_and_its_look(tmp_path: Path) -> None:
+    found = short(tmp_path / "out")
+    common = (DATA, "--ks", "1,2", "--metrics", "R@K,MAP@R", "--json")
+    told = json.loads(CliRunner().invoke(app, ["evaluate", str(found.best["glyphs"]), *common]).stdout)
+    winner = found.board("glyphs").winner
+    assert winner is not None
+    assert (told["split"], told["num_items"]) == ("test", 48)
+    for name, score in told["scores"].items():
+        assert score == pytest.approx(winner.scores[name].values[0])
+    assert told["look"] == found.looks["glyphs"].as_json()  # what the comparison saw, and nothing new
+    assert len(read_ledger().looks) == 1
+    assert short(tmp_path / "out").record_fault == ""
+    embedded = CliRunner().invoke(app, ["embed", str(found.best["glyphs"]), DATA, "-o", str(tmp_path / "vectors.npz")])
+    assert embedded.exit_code == 0, embedded.output
+    with np.load(tmp_path / "vectors.npz") as file:
+        assert (file["split"] == read(DATA).parts).all()

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from likewise.cli import app
 from likewise.data.dataset import Dataset, Files, Pixels
+from likewise.data.ledger import read_ledger
 from likewise.data.readers import read
 from likewise.data.splits import Split, split
 from likewise.evaluation import evaluate
@@ -24,7 +25,7 @@ from likewise.models.embedder import Embedder
 from likewise.training import feeds
 from likewise.training.feeds import Feed, make_feed
 from likewise.training.loop import Listener, Row, Training
-from likewise.training.run_embeddings import scored_embeddings
+from likewise.training.run_embeddings import embeddings_to_score
 from likewise.training.scoring import protocol_scores
 from likewise.training.train import TrainingStopped, held_out_items, hold_out, train
 from likewise.training.watchdogs import Diverged
@@ -145,7 +146,8 @@ def test_scoring_again_is_the_same_opening_and_the_same_scores(tmp_path: Path) -
     data = vectors_file(tmp_path / "vectors.npz")
     settings = {"backbone": "mlp", "pooling": "avg"}
     result = train("raw", data, protocol=HELD_OUT, out=tmp_path / "run", settings=settings, device="cpu")
-    found = scored_embeddings(tmp_path / "run", str(data))
+    found, look = embeddings_to_score(tmp_path / "run", str(data))
+    assert look == result.look
     assert events(tmp_path / "run") == ["key", "opened", "key", "resumed"]
     assert found.embeddings.shape == (12 * 8, 8)
     again = evaluate(found.embeddings, found.labels, ks=(1, 2), metrics=("R@K", "MAP@R"))
@@ -159,8 +161,50 @@ def test_other_weights_do_not_open_the_test_classes_again(tmp_path: Path) -> Non
         train("raw", data, protocol=HELD_OUT, out=tmp_path / out, settings={"backbone": "identity"}, seed=seed, device="cpu")
     Embedder.load(tmp_path / "other").save(tmp_path / "run" / "embedder")
     with pytest.raises(ValueError, match=r"stays closed to .* with other settings or weights"):
-        scored_embeddings(tmp_path / "run", str(data))
+        embeddings_to_score(tmp_path / "run", str(data))
     assert events(tmp_path / "run")[-1] == "refused"
+
+
+def test_the_result_and_the_card_say_which_look_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings: dict[str, Any] = {"protocol": PROTOCOL, "settings": {"backbone": "identity"}, "device": "cpu"}
+    first = train("raw", vectors(), out="runs/one", **settings)
+    second = train("raw", vectors(), out="runs/two", seed=1, **settings)
+    assert first.look is not None
+    assert second.look is not None
+    assert (first.look.number, first.look.look.what, first.look.look.folder) == (1, "train", str(tmp_path / "runs" / "one"))
+    words = f"second look at these test classes, after runs/one ({first.look.look.time[:10]})"
+    assert second.look.in_words == words
+    assert held(tmp_path / "runs" / "two", "scores.json")["look"]["number"] == 2
+    assert f"opened once, after training (`test_openings.jsonl`): {words}." in (tmp_path / "runs" / "two" / "README.md").read_text()
+    again = train("raw", vectors(), out="runs/one", resume=True, **settings)
+    assert again.look == first.look
+    assert len(read_ledger().looks) == 2
+
+
+def test_a_ledger_that_cannot_be_written_stops_no_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "taken").write_text("")
+    monkeypatch.setenv("LIKEWISE_STATE", str(tmp_path / "taken"))
+    result = train("raw", vectors(), protocol=PROTOCOL, out=tmp_path / "run", settings={"backbone": "identity"}, device="cpu")
+    assert result.scores
+    (note,) = result.notes
+    assert "could not be entered in the ledger" in note
+    assert f"- note: {note}" in (tmp_path / "run" / "README.md").read_text()
+    assert events(tmp_path / "run") == ["key", "opened"]
+
+
+@pytest.mark.parametrize("change", ["deleted", "edited"])
+def test_a_record_in_other_hands_is_noticed(change: str, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"protocol": PROTOCOL, "settings": {"backbone": "identity"}, "device": "cpu", "out": tmp_path / "run"}
+    result = train("raw", vectors(), **settings)
+    record = tmp_path / "run" / "test_openings.jsonl"
+    assert train("raw", vectors(), resume=True, **settings).notes == result.notes == ()
+    if change == "deleted":
+        record.unlink()
+    else:
+        record.write_text(record.read_text().replace("final score", "final scare"))
+    (note,) = train("raw", vectors(), resume=True, **settings).notes
+    assert note == "the record of looks at the test classes (test_openings.jsonl) was deleted or edited after the run had ended"
 
 
 def test_queries_and_a_gallery_are_scored_apart(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Protocol as Interface
 
@@ -21,6 +21,7 @@ from likewise.comparison.tuning import Study, record_studies
 from likewise.comparison.workers import LocalRunner, Orders
 from likewise.comparison.workshop import Context, Stopwatch, load_network
 from likewise.configuration import as_table, with_settings
+from likewise.data.ledger import CountedLook
 from likewise.environment import checked_device, num_cores
 from likewise.models.bundle import DESCRIPTION
 from likewise.models.embedder import Embedder
@@ -96,7 +97,7 @@ def keep_best(folder: ComparisonFolder, context: Context, results: ComparisonRes
         for number, board in enumerate(results.boards, start=1):
             place = folder.path / (BEST if len(results.datasets) == 1 else f"{BEST}_{number}")
             if board.winner is not None and not (place / DESCRIPTION).is_file() and _network_file(context, board.winner).is_file():
-                _embedder(context, board.winner).save(place)
+                _embedder(context, board.winner, results.looks[board.dataset]).save(place)
             if place.is_dir():
                 kept[board.dataset] = place
         if not keep_networks:
@@ -108,12 +109,14 @@ def _network_file(context: Context, method: MethodResult) -> Path:
     return context.network_file(Piece("final", method.dataset, "", method.name))
 
 
-def _embedder(context: Context, best: MethodResult) -> Embedder:
+def _embedder(context: Context, best: MethodResult, look: CountedLook) -> Embedder:
     protocol = context.plan.protocol
     card = {
         "method": as_table(with_settings(context.plan.by_name[best.name], best.settings)),
         "protocol": as_table(protocol),
         "data": {"name": best.dataset, "fingerprint": context.plan.sources[best.dataset].split["fingerprint"]},
+        "split": context.plan.sources[best.dataset].split,
+        "occasion": asdict(look.look.occasion),
         "seed": 0,
         "scores": {name: estimate.values[0] for name, estimate in best.scores.items()},
     }

@@ -49,6 +49,13 @@ class Split:
         _check_fingerprint(dataset, self.fingerprint)
         return dataset.subset(self.train)
 
+    def item_parts(self, dataset: Dataset) -> npt.NDArray[np.str_]:
+        """(items,) train, test, or the halves query and gallery where the official test part has them: for a file of embeddings."""
+        _check_fingerprint(dataset, self.fingerprint)
+        if self.official and dataset.parts is not None:
+            return dataset.parts
+        return np.where(np.isin(np.arange(len(dataset)), self.train), "train", "test")
+
     def to_json(self) -> dict[str, Any]:
         """To be stored with a result. The test items are named by their digest only."""
         return {

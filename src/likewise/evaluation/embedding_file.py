@@ -1,13 +1,14 @@
 """Embeddings with labels from a file: .npz, .npy or .parquet. Nothing pickled is ever loaded."""
 
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 Array = np.ndarray
+PartName = Literal["all", "test", "train"]
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,31 @@ class EmbeddingFile:
     labels: Array  # (N,) integers or strings
     gallery: Array | None = None
     gallery_labels: Array | None = None
+    parts: Array | None = None  # (N,) train, test, query or gallery, where it is known what the network was trained on
+
+    def part(self, name: PartName | None = None) -> "tuple[EmbeddingFile, PartName]":
+        """What is to be scored, and which part that is. None: the test items, or all where it is not known which these are."""
+        if self.parts is None:
+            if name in ("test", "train"):
+                raise ValueError(
+                    f"nothing says which embeddings are {name} items: embed with a run the data it was trained on, or leave --split out"
+                )
+            return self, "all"
+        if name == "all":
+            return replace(self, parts=None), "all"
+        from likewise.data.readers.parts import parts_of  # here, as the readers bring image libraries along
+
+        try:
+            parts = np.array(parts_of(self.parts.astype(str).tolist())[0])
+        except ValueError as fault:
+            raise ValueError(f"the split beside the embeddings: {fault} (--split all scores them all)") from None
+        chosen = np.flatnonzero((parts == "train") == (name == "train"))
+        if not len(chosen):
+            raise ValueError(f"none of the {len(parts):,} embeddings is a {name or 'test'} item: --split all scores them all")
+        query, gallery = (chosen[parts[chosen] == half] for half in ("query", "gallery"))
+        if len(query) and len(gallery):
+            return EmbeddingFile(self.embeddings[query], self.labels[query], self.embeddings[gallery], self.labels[gallery]), "test"
+        return EmbeddingFile(self.embeddings[chosen], self.labels[chosen]), name or "test"
 
 
 def read_embeddings(
@@ -25,8 +51,9 @@ def read_embeddings(
 ) -> EmbeddingFile:
     """Read embeddings and labels.
 
-    .npz: arrays `embeddings` and `labels`, optionally `gallery` and `gallery_labels`; .npy: the embeddings, with `labels` a second file;
-    .parquet: columns `embedding` (lists of numbers) and `label`. `embedding_name` and `label_name` are other names of the array or column.
+    .npz: arrays `embeddings` and `labels`, optionally `gallery` and `gallery_labels`, or `split`; .npy: the embeddings, with `labels` a
+    second file; .parquet: columns `embedding` (lists of numbers), `label` and, optionally, `split`. A split says train, test, query or
+    gallery of each embedding. `embedding_name` and `label_name` are other names of the array or column.
     `labels` overrides the labels of any format: .npy, or text with one label a line, which stays text (007 is not 7).
     """
     path = Path(path)
@@ -49,6 +76,8 @@ def read_embeddings(
             raise ValueError(f"{kind} in {path} are {vectors.dtype} of shape {vectors.shape}: expected numbers of shape (items, dim)")
         if names.ndim != 1 or len(names) != len(vectors):
             raise ValueError(f"{path} has {len(vectors)} {kind} but labels of shape {names.shape}: expected one label an embedding")
+    if file.parts is not None and file.parts.shape != (len(file.embeddings),):
+        raise ValueError(f"{path} has {len(file.embeddings)} embeddings but a split of shape {file.parts.shape}: expected one word each")
     return file
 
 
@@ -84,7 +113,7 @@ def _read_npz(path: Path, embedding_name: str, label_name: str, given_labels: Ar
         embeddings = array(embedding_name)
         labels = array(label_name) if given_labels is None else given_labels
         if "gallery" not in archive and "gallery_labels" not in archive:
-            return EmbeddingFile(embeddings, labels)
+            return EmbeddingFile(embeddings, labels, parts=array("split") if "split" in archive and label_name != "split" else None)
         gallery_labels = array("gallery_labels")
         if given_labels is not None and given_labels.dtype.kind == "U" and gallery_labels.dtype.kind in "iu":
             gallery_labels = gallery_labels.astype(str)  # a text file's labels are text
@@ -117,6 +146,8 @@ def _read_parquet(path: Path, embedding_name: str, label_name: str, given_labels
             if name not in columns:
                 option = "--embedding-name" if name == embedding_name else "--label-name"
                 raise ValueError(f"{path} has no column {name!r}, it holds {', '.join(columns)}: name the right one with {option}")
+        if "split" in columns and "split" not in wanted:
+            wanted.append("split")
         table = pyarrow.parquet.read_table(path, columns=wanted)
     except pyarrow.ArrowInvalid as fault:
         raise ValueError(f"{path} is not a readable Parquet file ({fault})") from fault
@@ -126,7 +157,9 @@ def _read_parquet(path: Path, embedding_name: str, label_name: str, given_labels
     if given_labels is None:
         given_labels = np.asarray(table[label_name].to_numpy())
         given_labels = given_labels.astype(str) if given_labels.dtype.kind == "O" else given_labels
-    return EmbeddingFile(_list_column(table[embedding_name].combine_chunks(), f"column {embedding_name!r} of {path}"), given_labels)
+    parts = np.asarray(table["split"].to_numpy()).astype(str) if wanted[-1] == "split" and label_name != "split" else None
+    vectors = _list_column(table[embedding_name].combine_chunks(), f"column {embedding_name!r} of {path}")
+    return EmbeddingFile(vectors, given_labels, parts=parts)
 
 
 def _list_column(column: Any, what: str) -> Array:

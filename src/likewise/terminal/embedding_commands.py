@@ -8,16 +8,24 @@ from pathlib import Path
 from typing import Literal, cast
 
 from rich.console import Console
+from rich.text import Text
 
+from likewise.data.ledger import CountedLook
 from likewise.environment import checked_device
-from likewise.evaluation.embedding_file import read_embeddings
+from likewise.evaluation.embedding_file import PartName, read_embeddings
 from likewise.evaluation.scores import summarise
 from likewise.models.backbones import Level
 from likewise.terminal.progress_bar import progress_bar
-from likewise.terminal.run_view import result_view
+from likewise.terminal.run_view import look_line, result_view
 from likewise.terminal.score_tables import summary_view
-from likewise.training.run_embeddings import scored_embeddings, write_embeddings
+from likewise.training.run_embeddings import embeddings_to_score, write_embeddings
 from likewise.training.run_folder import RunFolder
+
+SCORED: dict[PartName, str] = {
+    "test": "test items only; --split all scores those that the network was trained on too",
+    "train": "training items only: what the network was trained on, not what it can do with new classes",
+    "all": "all items, those that the network was trained on too",
+}
 
 
 def run_embed(run: Path, data: str, out: Path, *, levels: str | None, mirror: bool, device: str) -> None:
@@ -41,6 +49,7 @@ def run_evaluate(
     file: Path,
     data: str | None,
     *,
+    part: PartName | None,
     labels: Path | None,
     ks: str,
     metrics: str,
@@ -58,13 +67,17 @@ def run_evaluate(
         _show_run(file, as_json=as_json)
         return
     wanted_ks = _whole_numbers(ks, "--ks")
+    look: CountedLook | None = None
     with progress_bar() as on_progress:
         if file.is_dir():
-            embeddings = scored_embeddings(file, str(data), device=checked_device(device), on_progress=on_progress, on_note=_note)
+            embeddings, look = embeddings_to_score(
+                file, str(data), part=part, device=checked_device(device), on_progress=on_progress, on_note=_note
+            )
         else:
             embeddings = read_embeddings(file, labels=labels, embedding_name=embedding_name, label_name=label_name)
+        to_score, scored = embeddings.part(part)
         summary = summarise(
-            embeddings,
+            to_score,
             ks=wanted_ks,
             metrics=[name.strip() for name in metrics.split(",") if name.strip()],
             metric="hamming" if file.is_dir() and embeddings.embeddings.dtype.kind == "u" else metric,  # a run may give packed bits
@@ -74,17 +87,23 @@ def run_evaluate(
             device=checked_device(device),
             on_step=None if on_progress is None else lambda step: on_progress(step, 0, 0),
         )
+    for note in () if look is None else look.notes:
+        _note(note)
     if as_json:
-        print(json.dumps({"file": str(file), **summary.as_json()}, indent=2, allow_nan=False))
+        told = {"file": str(file), "split": scored, "look": None if look is None else look.as_json(), **summary.as_json()}
+        print(json.dumps(told, indent=2, allow_nan=False))
     else:
-        Console().print(summary_view(summary, str(file)))
+        about = [] if embeddings.parts is None else [Text(SCORED[scored], style="dim" if scored == "test" else "yellow")]
+        Console().print(summary_view(summary, str(file), about=[*about, *([] if look is None else [look_line(look)])]))
 
 
 def _show_run(folder: Path, *, as_json: bool) -> None:
     """The scores that a run ended with."""
     result = RunFolder(folder).result()
     if as_json:
-        print(json.dumps({"run": str(folder), "scores": result.scores}, indent=2, allow_nan=False))
+        look = None if result.look is None else result.look.as_json()
+        told = {"run": str(folder), "scores": result.scores, "look": look, "notes": list(result.notes)}
+        print(json.dumps(told, indent=2, allow_nan=False))
     else:
         Console().print(result_view(result))
 

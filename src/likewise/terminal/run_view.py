@@ -6,7 +6,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from likewise.data.ledger import CountedLook
 from likewise.training.run_folder import TrainingResult
+
+
+def look_line(look: CountedLook) -> Text:
+    """Which look at the test classes it was; any after the first stands out."""
+    return Text(look.in_words, style="dim" if look.number == 1 else "yellow")
 
 
 def result_view(result: TrainingResult) -> RenderableType:
@@ -15,10 +21,16 @@ def result_view(result: TrainingResult) -> RenderableType:
     for name in result.scores:
         table.add_column(name, justify="right")
     table.add_row(*(f"{value:.1%}" for value in result.scores.values()))
+    look = [] if result.look is None else [look_line(result.look)]
     held_out = (
         [] if result.validation is None else [Text(f"held-out training classes: MAP@R {result.validation['MAP@R']:.1%}", style="dim")]
     )
     notes = [Text(f"note: {note}", style="yellow") for note in result.notes]
     return Group(
-        title, table if result.scores else Text("no scores: see the notes"), *held_out, *notes, Text(f"run: {result.folder}", style="dim")
+        title,
+        table if result.scores else Text("no scores: see the notes"),
+        *look,
+        *held_out,
+        *notes,
+        Text(f"run: {result.folder}", style="dim"),
     )

@@ -1,7 +1,7 @@
 """A summary as rich tables for the terminal."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -14,8 +14,9 @@ BARS = " ▁▂▃▄▅▆▇█"
 SHOWN = 5  # classes, queries and hubs in the terminal; --json has more
 
 
-def summary_view(summary: Summary, title: str) -> RenderableType:
-    parts: list[RenderableType] = [Text(title, style="bold"), Text(_counts(summary), style="dim"), _scores(summary)]
+def summary_view(summary: Summary, title: str, *, about: Sequence[Text] = ()) -> RenderableType:
+    """`about`: lines on what was scored."""
+    parts: list[RenderableType] = [Text(title, style="bold"), Text(_counts(summary), style="dim"), *about, _scores(summary)]
     parts += [Text(f"\n  {note}", style="yellow") for note in summary.scores.notes]
     if summary.diagnosis is not None:
         parts.extend(_diagnosis(summary.diagnosis, joined=summary.num_gallery is not None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,11 +12,11 @@ import numpy.typing as npt
 
 from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features, Files
-from likewise.data.ledger import Occasion
+from likewise.data.ledger import CountedLook, Occasion
 from likewise.data.packed import left_out
 from likewise.data.readers import read
 from likewise.data.splits import Split
-from likewise.evaluation.embedding_file import EmbeddingFile
+from likewise.evaluation.embedding_file import EmbeddingFile, PartName
 from likewise.files import write_whole
 from likewise.models.backbones import Level
 from likewise.models.embedder import Embedder
@@ -27,33 +28,35 @@ OnNote = Callable[[str], None]  # told in a sentence what the user should know
 Columns = Mapping[str, npt.NDArray[Any]]
 
 
-def scored_embeddings(
-    run: Path, data: str, *, device: str = "cpu", on_progress: ProgressCallback | None = None, on_note: OnNote | None = None
-) -> EmbeddingFile:
-    """A run's embeddings of DATA, to be scored.
+def embeddings_to_score(
+    run: Path,
+    data: str,
+    *,
+    part: PartName | None = None,
+    device: str = "cpu",
+    on_progress: ProgressCallback | None = None,
+    on_note: OnNote | None = None,
+) -> tuple[EmbeddingFile, CountedLook | None]:
+    """A run's embeddings of DATA with the parts they belong to, as far as `part` asks for them, and which look at the test items it was.
 
-    All items of DATA, if it is not what the run was trained on. Otherwise its test items: the same opening as when the run ended, which
-    the guard writes down.
+    All items of DATA and no parts, if it is not what the run was trained on. Otherwise its test items unless others are asked for: the
+    same look as when the run ended, which the guard writes down.
     """
     embedder = Embedder.load(run, device=device)
     dataset = read(data)
-    folder = RunFolder(run)
-    config, stored = folder.config(), folder.read_json("split.json")
-    if config is None or stored is None or dataset.fingerprint() != config["data"]["fingerprint"]:
+    own = _own_split(run, embedder, dataset, on_note=on_note)
+    if own is None:
         vectors, kept = _embedded(embedder, dataset, on_progress=on_progress, on_note=on_note)
-        return EmbeddingFile(vectors, _names(dataset)[kept])
-    parts = Split.from_json(stored, dataset, record=folder.openings)
-    key = parts.test.issue_key("likewise evaluate")
-    occasion = Occasion("evaluate", str(run.resolve()), decided=decision(config, embedder.network))
-    part = parts.test.open(key, run=occasion.folder, purpose=PURPOSE, decided=occasion.decided, occasion=occasion)
-    test = dataset.subset(part.indices)
-    vectors, kept = _embedded(embedder, test, on_progress=on_progress, on_note=on_note)
-    names = _names(test)[kept]
-    halves = part.query_and_gallery(part.indices[kept])
-    if halves is None:
-        return EmbeddingFile(vectors, names)
-    query, gallery = halves
-    return EmbeddingFile(vectors[query], names[query], vectors[gallery], names[gallery])
+        return EmbeddingFile(vectors, _names(dataset)[kept]), None
+    indices = own.train if part == "train" else np.arange(len(dataset))
+    if part != "train":
+        occasion = _occasion(run, embedder)
+        key = own.test.issue_key("likewise evaluate")
+        opened = own.test.open(key, run=occasion.folder, purpose=PURPOSE, decided=occasion.decided, occasion=occasion)
+        indices = opened.indices if part != "all" else indices
+    vectors, kept = _embedded(embedder, dataset.subset(indices), on_progress=on_progress, on_note=on_note)
+    chosen = indices[kept]
+    return EmbeddingFile(vectors, _names(dataset)[chosen], parts=own.item_parts(dataset)[chosen]), own.test.look
 
 
 def write_embeddings(
@@ -67,9 +70,9 @@ def write_embeddings(
     on_progress: ProgressCallback | None = None,
     on_note: OnNote | None = None,
 ) -> tuple[int, int]:
-    """Every item of DATA as a row of a file: its embedding, label and name. Gives the file's rows and their width.
+    """Every item of DATA as a row of a file: its embedding, label, name and, where the run was trained on DATA, its part (`split`).
 
-    on_note: is told of images that were left out.
+    Gives the file's rows and their width. on_note: is told of images that were left out, and of data that is not the run's.
     """
     if out.suffix not in _WRITERS:
         raise ValueError(f"{out} ends in {out.suffix or 'nothing'!r}: expected {' or '.join(_WRITERS)}")
@@ -78,8 +81,34 @@ def write_embeddings(
     vectors, kept = _embedded(embedder, dataset, levels=levels, mirror=mirror, on_progress=on_progress, on_note=on_note)
     items = [str(path) for path in dataset.items.paths] if isinstance(dataset.items, Files) else dataset.item_names()
     columns = {"labels": _names(dataset)[kept], "items": np.array(items)[kept]}
+    own = _own_split(run, embedder, dataset, on_note=on_note)
+    if own is not None:
+        columns["split"] = own.item_parts(dataset)[kept]
     write_whole(out, lambda file: _WRITERS[out.suffix](file, vectors, columns))
     return vectors.shape[0], vectors.shape[1]
+
+
+def _own_split(run: Path, embedder: Embedder, dataset: Dataset, *, on_note: OnNote | None) -> Split | None:
+    """Which items of the data set the embedder was trained on; None if that is not known, as it was trained on others."""
+    folder = RunFolder(run)
+    stored = embedder.card.get("split") or folder.read_json("split.json")
+    if stored is None:
+        return None
+    if stored["fingerprint"] != dataset.fingerprint():
+        if on_note is not None:
+            on_note(
+                f"{dataset.name} is not what {run} was trained on, or was changed since: which of its items are test items is not known"
+            )
+        return None
+    return Split.from_json(stored, dataset, record=None if folder.config() is None else folder.openings)
+
+
+def _occasion(run: Path, embedder: Embedder) -> Occasion:
+    """The look that scored the embedder first: its run's; or, of an embedder alone, as its card has it."""
+    config = RunFolder(run).config()
+    if config is None:
+        return replace(Occasion(**embedder.card["occasion"]), what="evaluate")
+    return Occasion("evaluate", str(run.resolve()), decided=decision(config, embedder.network))
 
 
 def _embedded(
@@ -117,7 +146,8 @@ def _write_parquet(file: BinaryIO, vectors: npt.NDArray[Any], columns: Columns) 
     except ImportError as fault:
         raise ValueError('writing .parquet needs pyarrow: pip install "likewise[parquet]", or choose .npz') from fault
     flat = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(vectors.ravel()), vectors.shape[1])
-    table = pyarrow.table({"embedding": flat, "label": pyarrow.array(columns["labels"]), "item": pyarrow.array(columns["items"])})
+    names = {"labels": "label", "items": "item", "split": "split"}
+    table = pyarrow.table({"embedding": flat, **{names[name]: pyarrow.array(column) for name, column in columns.items()}})
     pyarrow.parquet.write_table(table, file)
 
 

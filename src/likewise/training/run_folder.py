@@ -20,7 +20,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from typing import Any
 import torch
 
 from likewise.configuration import differing
+from likewise.data.guard import Record, Seal
+from likewise.data.ledger import CountedLook
 from likewise.environment import num_cores, versions
 from likewise.files import is_unfinished, remove_unfinished, write_whole
 from likewise.training.checkpoints import Checkpoints
@@ -45,6 +47,7 @@ class TrainingResult:
     validation: dict[str, float] | None
     seconds: float
     notes: tuple[str, ...] = ()
+    look: CountedLook | None = None  # which look at these test classes it was; None: a run from before looks were counted
 
 
 class RunFolder:
@@ -98,7 +101,11 @@ class RunFolder:
             ended = "has not ended: go on with its command and --resume"
             what = ended if self.config() is not None else "is a folder that holds no run: give a run, or a file of embeddings"
             raise ValueError(f"{self.path} {what}")
-        return self.result_of(content)
+        result = self.result_of(content)
+        if "record" in content and not Record(self.openings).still_holds(Seal(**content["record"])):
+            note = f"the record of looks at the test classes ({self.openings.name}) was deleted or edited after the run had ended"
+            return replace(result, notes=(*result.notes, note))
+        return result
 
     def result_of(self, content: dict[str, Any]) -> TrainingResult:
         """What `scores.json` holds, as a result."""
@@ -109,6 +116,7 @@ class RunFolder:
             validation=content["validation"],
             seconds=content["seconds"],
             notes=tuple(content["notes"]),
+            look=CountedLook.from_json(content["look"]) if "look" in content else None,
         )
 
     def end(self, config: dict[str, Any], content: dict[str, Any]) -> None:
@@ -163,7 +171,8 @@ def _card(config: dict[str, Any], content: dict[str, Any]) -> str:
         f"{method['summary'][:1].upper()}{method['summary'][1:]} ({method['paper']}). Protocol `{protocol['name']}`: {protocol['about']}.",
         "",
         *(_table(scores) if scores else ("No scores: see the notes.", "")),
-        f"Scores of {content['num_test_items']:,} items of test classes, opened once, after training (`test_openings.jsonl`).",
+        f"Scores of {content['num_test_items']:,} items of test classes, opened once, after training (`test_openings.jsonl`): "
+        f"{CountedLook.from_json(content['look']).in_words}.",
         "",
         f"- step: {content['best_step']} of {protocol['steps']}"
         + (

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -165,21 +166,23 @@ def _finish(
     content: dict[str, Any] = {}
     if training.devices.rank == 0:
         preprocessing = preprocessing_of(training.protocol, dataset)
-        Embedder(training.network, preprocessing, card={"config": config}, device=training.device).save(folder.embedder)
-        content = _test_scores(folder, dataset, parts, training, config, notes)
+        occasion = Occasion("train", str(folder.path.resolve()), decided=decision(config, training.network))
+        card = {"config": config, "split": parts.to_json(), "occasion": asdict(occasion)}
+        Embedder(training.network, preprocessing, card=card, device=training.device).save(folder.embedder)
+        content = _test_scores(dataset, parts, training, occasion, notes)
         folder.end(config, content)
     return folder.result_of(training.devices.from_first(content))
 
 
-def _test_scores(
-    folder: RunFolder, dataset: Dataset, parts: Split, training: Training, config: dict[str, Any], notes: tuple[str, ...]
-) -> dict[str, Any]:
+def _test_scores(dataset: Dataset, parts: Split, training: Training, occasion: Occasion, notes: tuple[str, ...]) -> dict[str, Any]:
     """What `scores.json` holds."""
     fit = fitted(training)
     protocol, network = training.protocol, training.network
     key = parts.test.issue_key("training run")
-    occasion = Occasion("train", str(folder.path.resolve()), decided=decision(config, network))
     part = parts.test.open(key, run=occasion.folder, purpose=PURPOSE, decided=occasion.decided, occasion=occasion)
+    look, seal = parts.test.look, parts.test.seal()
+    assert look is not None
+    assert seal is not None  # the record of a run is a file
     test = make_feed(dataset.subset(part.indices), protocol)
     embeddings = embed_feed(network, test, protocol, device=training.device)
     scores = protocol_scores(
@@ -197,7 +200,9 @@ def _test_scores(
         "peak_bytes": fit.peak_bytes,
         "images_per_second": fit.rows[-1]["images_per_second"] if fit.rows else None,
         "num_test_items": len(test),
-        "notes": [*notes, *feed_notes(test), *scores.notes],
+        "look": look.as_json(),
+        "record": asdict(seal),
+        "notes": [*notes, *feed_notes(test), *scores.notes, *look.notes],
     }
 
 
