@@ -1,14 +1,44 @@
-"""What every test runs under."""
+"""What every test runs under, and which are those that a person runs while working."""
 
 import itertools
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
 from .cases import hold_positives
+
+# `pytest -m fast`: the core, but for the tests in these files that are marked `slow`.
+FAST = (
+    "comparison/test_plan.py",
+    "comparison/test_request.py",
+    "comparison/test_statistics.py",
+    "evaluation",
+    "losses",
+    "samplers",
+    "test_architecture.py",
+    "test_configuration.py",
+    "test_engines.py",
+    "test_files.py",
+    "test_house.py",
+    "test_method_files.py",
+    "test_mining.py",
+    "test_objectives.py",
+    "test_pair_weighting.py",
+    "test_pairs.py",
+    "test_protocol_files.py",
+    "test_references.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    fast = [Path(__file__).parent / name for name in FAST]
+    for item in items:
+        if any(item.path.is_relative_to(place) for place in fast) and item.get_closest_marker("slow") is None:
+            item.add_marker(pytest.mark.fast)
 
 
 @pytest.fixture(params=["masks", "columns"])
