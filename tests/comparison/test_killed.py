@@ -20,6 +20,7 @@ from likewise.comparison.results import ComparisonResults
 from .tiny import DATA, openings_of, table_of, tiny_compare
 
 KILLS = 10
+NUM_PIECES = 32  # of the tiny comparison
 
 
 def in_child(out: Path) -> int:
@@ -43,13 +44,19 @@ def finished_pieces(out: Path) -> int:
         return sum(claim.finished is not None for claim in store.claims().values())
 
 
+def seconds_a_piece(results: ComparisonResults) -> float:
+    """About, on this machine as busy as it is."""
+    return sum(results.time_spent[kind] for kind in ("training", "evaluation", "saving", "database")) / NUM_PIECES
+
+
 def test_killed_at_ten_moments(finished: ComparisonResults, tmp_path: Path) -> None:
     out = tmp_path / "out"
     moments = random.Random(6)
+    slowness = max(1.0, seconds_a_piece(finished) / 0.1)
     done = []
     for _ in range(KILLS):
         pid = in_child(out)
-        time.sleep(moments.uniform(0.05, 0.8))
+        time.sleep(slowness * moments.uniform(0.05, 0.8))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         done.append(finished_pieces(out))
