@@ -92,8 +92,12 @@ AUGMENTATIONS: dict[str, Augmentation] = {
     "colour224": Augmentation(
         224, "resized", scale=(0.16, 1.0), mirror=0.5, brightness=0.25, contrast=0.25, saturation=0.25, hue=0.05, erase=0.25
     ),
+    "colour256": Augmentation(
+        256, "resized", scale=(0.16, 1.0), mirror=0.5, brightness=0.25, contrast=0.25, saturation=0.25, hue=0.05, erase=0.25
+    ),
     "centre227": Augmentation(227, "centre"),
     "centre224": Augmentation(224, "centre"),
+    "centre256": Augmentation(256, "centre"),
     "whole224": Augmentation(224, "whole"),  # squeezed: nothing is cut off
     "resized64": Augmentation(64, "resized", scale=(0.36, 1.0), mirror=0.5),  # small networks on small photographs
     "centre64": Augmentation(64, "centre"),
