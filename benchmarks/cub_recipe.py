@@ -48,11 +48,16 @@ RECIPES: dict[str, dict[str, Any]] = {
     "colour_long": COLOUR | {"steps": 1200},
     "colour_slow": COLOUR | {"learning_rate": 1e-5},
     "colour_fast": COLOUR | {"learning_rate": 4e-5},
-    "colour_fast_short": COLOUR | {"learning_rate": 4e-5, "steps": 300},
-    "colour_large": COLOUR | {"batch": 224},
+    "at_256": {"train_augmentation": "resized256"},
+    "at_256_levels": {"train_augmentation": "resized256", "head.levels": LEVELS},
+    "long": {"steps": 1200},
+    "large": {"batch": 224},
+    "large_fast": {"batch": 224, "learning_rate": 4e-5},
+    "1536": {"head.dim": 1536},
+    "average": {"pooling": "avg"},
 }
 METHODS = "raw_vthm,proxy_anchor"
-ENLARGED = (288, 320)  # pixels
+ENLARGED = (288, 320, 352, 384)  # pixels
 DRAWN_BACK = (0.7, 0.85)  # shares a of the way from the pretrained weights
 
 
@@ -107,9 +112,9 @@ def main() -> None:
                     trained.append({key: held.float().cpu() for key, held in found.network.state_dict().items()})
                     if len(trained) > 1:
                         mean = {key: torch.stack([state[key] for state in trained]).mean(0) for key in trained[0]}
-                        scores[f"mean of {len(trained)}"] = dict(
-                            scored_ways(with_state(found.network, mean), start, scored, protocol, device)
-                        )["256"]
+                        scores[f"352 mean of {len(trained)}"] = scores_of(
+                            with_state(found.network, mean), scored, protocol, device, enlarged=352
+                        )
                     row = {"key": label, "scores": scores, "seconds": found.seconds, "all": time.perf_counter() - started}
                     with rows.open("a") as file:
                         file.write(json.dumps(row) + "\n")
@@ -122,28 +127,38 @@ def scored_ways(
     network: Network, start: dict[str, Tensor], feed: Feed, protocol: Protocol, device: torch.device
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Name of a way -> R@1 and MAP@R."""
-
-    def scores(net: Network, crop: str, *, enlarged: int | None = None, mirror: bool = False) -> dict[str, float]:
-        inputs: Any = packed_inputs(feed.source, crop, batch=128, device=device)  # type: ignore[arg-type]
-        if enlarged is not None:
-            inputs = (torch.nn.functional.interpolate(part, size=enlarged, mode="bicubic", antialias=True) for part in inputs)
-        with torch.compiler.set_stance("force_eager"):
-            vectors = embed_batches(net, inputs, autocast=torch.bfloat16, mirror=mirror)
-        return protocol_scores(vectors, feed.labels, protocol, metrics=("R@K", "MAP@R"), ks=(1,)).means
-
-    yield "224", scores(network, "centre224")
-    yield "256", scores(network, "centre256")
-    yield "256 mirror", scores(network, "centre256", mirror=True)
+    yield "224", scores_of(network, feed, protocol, device, crop="centre224")
+    yield "256", scores_of(network, feed, protocol, device)
+    yield "256 mirror", scores_of(network, feed, protocol, device, mirror=True)
     for pixels in ENLARGED:
-        yield f"{pixels}", scores(network, "centre256", enlarged=pixels)
+        yield f"{pixels}", scores_of(network, feed, protocol, device, enlarged=pixels)
+    yield "352 mirror", scores_of(network, feed, protocol, device, enlarged=352, mirror=True)
     state = {key: held.clone() for key, held in network.state_dict().items()}
     for share in DRAWN_BACK:
         drawn = {
             key: torch.lerp(start[key].to(held), held, share) if held.is_floating_point() and "backbone" in key else held
             for key, held in state.items()
         }
-        yield f"256 back to {share}", scores(with_state(network, drawn), "centre256")
+        yield f"352 back to {share}", scores_of(with_state(network, drawn), feed, protocol, device, enlarged=352)
     network.load_state_dict(state)
+
+
+def scores_of(
+    network: Network,
+    feed: Feed,
+    protocol: Protocol,
+    device: torch.device,
+    *,
+    crop: str = "centre256",
+    enlarged: int | None = None,
+    mirror: bool = False,
+) -> dict[str, float]:
+    inputs: Any = packed_inputs(feed.source, crop, batch=128, device=device)  # type: ignore[arg-type]
+    if enlarged is not None:
+        inputs = (torch.nn.functional.interpolate(part, size=enlarged, mode="bicubic", antialias=True) for part in inputs)
+    with torch.compiler.set_stance("force_eager"):
+        vectors = embed_batches(network, inputs, autocast=torch.bfloat16, mirror=mirror)
+    return protocol_scores(vectors, feed.labels, protocol, metrics=("R@K", "MAP@R"), ks=(1,)).means
 
 
 def with_state(network: Network, state: dict[str, Tensor]) -> Network:

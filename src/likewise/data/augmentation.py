@@ -89,6 +89,7 @@ AUGMENTATIONS: dict[str, Augmentation] = {
     "crop224": Augmentation(224, "random", mirror=0.5),
     "resized227": Augmentation(227, "resized", scale=(0.16, 1.0), mirror=0.5),
     "resized224": Augmentation(224, "resized", scale=(0.16, 1.0), mirror=0.5),
+    "resized256": Augmentation(256, "resized", scale=(0.16, 1.0), mirror=0.5),
     "colour224": Augmentation(
         224, "resized", scale=(0.16, 1.0), mirror=0.5, brightness=0.25, contrast=0.25, saturation=0.25, hue=0.05, erase=0.25
     ),
