@@ -140,6 +140,16 @@ def test_random_and_centre_crops() -> None:
         assert not centre.mirror[0]
 
 
+def test_a_centre_crop_may_be_cut_larger_or_smaller_than_it_becomes() -> None:
+    heights, widths = np.array([256, 300]), np.array([400, 256])
+    chosen = choose(AUGMENTATIONS["enlarged352"], heights, widths, np.arange(2), seed=0, step=0)
+    assert chosen.height.tolist() == chosen.width.tolist() == [256, 256]
+    assert chosen.top.tolist() == [0, 22]
+    assert chosen.left.tolist() == [72, 0]
+    with pytest.raises(ValueError, match="255 x 400 pixels is smaller than the crop of 256"):
+        choose(AUGMENTATIONS["enlarged352"], np.array([400]), np.array([255]), np.arange(1), seed=0, step=0)
+
+
 def test_colours_and_erasing_are_drawn_in_range() -> None:
     setting = AUGMENTATIONS["colour224"]
     heights, widths = sizes(500)
@@ -178,6 +188,8 @@ def test_what_cannot_be_done_says_so() -> None:
     ("settings", "message"),
     [
         ({"crop": "middle"}, "crop='middle'"),
+        ({"cut": 0}, "cut=0"),
+        ({"crop": "whole", "cut": 100}, "cut=100 with crop='whole'"),
         ({"size": None}, "size=None"),
         ({"size": 0}, "size=0"),
         ({"mirror": 1.5}, "mirror=1.5"),

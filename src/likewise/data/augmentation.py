@@ -37,11 +37,13 @@ class Augmentation:
     """How an image becomes a square of `size` pixels.
 
     crop: "resized" a random rectangle of `scale` of the area and `ratio` width/height, resized; "random" and "centre" a square of `size`
-    pixels as it is; "whole" the whole image, squeezed to `size`, or as it is with size=None (images of a batch must then be of one size).
+    pixels as it is, or of `cut` pixels, resized; "whole" the whole image, squeezed to `size`, or as it is with size=None (images of a
+    batch must then be of one size).
     """
 
     size: int | None
     crop: Crop
+    cut: int | None = None  # side of a random or centre crop before it is resized; None: `size`
     scale: Range = (0.08, 1.0)
     ratio: Range = (3 / 4, 4 / 3)
     mirror: float = 0.0  # probability
@@ -64,6 +66,8 @@ class Augmentation:
             )
         if self.size is not None and self.size < 1:
             raise ValueError(f"size={self.size}: expected a number of pixels, or None")
+        if self.cut is not None and (self.cut < 1 or self.crop not in ("random", "centre")):
+            raise ValueError(f"cut={self.cut} with crop={self.crop!r}: expected a number of pixels, with crop='random' or 'centre'")
         for name in ("mirror", "erase"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)}: expected a probability from 0 to 1")
@@ -99,6 +103,7 @@ AUGMENTATIONS: dict[str, Augmentation] = {
     "centre227": Augmentation(227, "centre"),
     "centre224": Augmentation(224, "centre"),
     "centre256": Augmentation(256, "centre"),
+    "enlarged352": Augmentation(352, "centre", cut=256),  # what a network was trained to see small, it finds more surely when larger
     "whole224": Augmentation(224, "whole"),  # squeezed: nothing is cut off
     "resized64": Augmentation(64, "resized", scale=(0.36, 1.0), mirror=0.5),  # small networks on small photographs
     "centre64": Augmentation(64, "centre"),
@@ -164,11 +169,12 @@ def _plain_crop(augmentation: Augmentation, heights: Int64s, widths: Int64s) -> 
             raise ValueError(f"images of {sizes} pixels cannot be one batch as they are: give the augmentation a size, or a crop")
         return heights, widths
     assert augmentation.size is not None
-    if len(heights) and min(heights.min(), widths.min()) < augmentation.size:
+    side = augmentation.size if augmentation.cut is None else augmentation.cut
+    if len(heights) and min(heights.min(), widths.min()) < side:
         worst = int(np.argmin(np.minimum(heights, widths)))
-        what = f"an image of {widths[worst]} x {heights[worst]} pixels is smaller than the crop of {augmentation.size}"
+        what = f"an image of {widths[worst]} x {heights[worst]} pixels is smaller than the crop of {side}"
         raise ValueError(f"{what}: pack with a larger side (and enlarge=True), or take an augmentation with a smaller crop")
-    return np.full_like(heights, augmentation.size), np.full_like(widths, augmentation.size)
+    return np.full_like(heights, side), np.full_like(widths, side)
 
 
 def _resized_crop(
