@@ -46,6 +46,7 @@ PUBLIC = (
     "objective",
     "pair_weights",
     "train",
+    "verdict",
 )
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from likewise.evaluation.nearest import nearest
     from likewise.evaluation.scores import evaluate
+    from likewise.evaluation.verdict import verdict
     from likewise.losses import LOSSES
     from likewise.mining import MINERS
     from likewise.models.embedder import Embedder
@@ -28,6 +29,7 @@ __all__ = [
     "objective",
     "pair_weights",
     "train",
+    "verdict",
 ]
 
 # Each name is imported when it is first asked for: `likewise --help` does not wait for torch. No module of this package may have the name
@@ -44,6 +46,7 @@ _WHERE = {
     "objective": "likewise.objectives",
     "pair_weights": "likewise.pair_weighting",
     "train": "likewise.training.train",
+    "verdict": "likewise.evaluation.verdict",
 }
 
 
