@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,6 +152,16 @@ def assert_same(found: Outcome, expected: Outcome, *, rtol: float, atol: float) 
         torch.testing.assert_close(
             found.gradients[name], gradient, rtol=rtol, atol=atol, msg=lambda text, name=name: f"gradient by {name}: {text}"
         )
+
+
+@contextmanager
+def during(*what: object) -> Iterator[None]:
+    """Whatever fails inside says in which of a test's many cases: a test for each of them would take longer to set up than to run."""
+    try:
+        yield
+    except Exception as fault:
+        fault.add_note(f"with {', '.join(map(str, what))}")
+        raise
 
 
 def hold_positives(monkeypatch: Any, *, as_columns: bool) -> None:

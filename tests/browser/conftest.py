@@ -1,11 +1,11 @@
-"""A real Chromium for the tests of pages. Missing, the tests are skipped; under LIKEWISE_CI they fail instead."""
+"""A real Chromium for the tests of pages."""
 
-import os
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from ..optional import needs_package, needs_program
 
 FLAGS = (
     "--headless",
@@ -18,23 +18,13 @@ FLAGS = (
 )
 
 
-def _missing(what: str) -> None:
-    message = f"{what} is missing, which these tests open pages with"
-    if os.environ.get("LIKEWISE_CI"):
-        pytest.fail(message)
-    pytest.skip(message)
-
-
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """The browser, headless."""
-    program = shutil.which("chromium")
-    if program is None:
-        _missing("the program chromium")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        _missing("the package playwright")
+    program = needs_program("chromium")
+    needs_package("playwright")
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
         yield browser

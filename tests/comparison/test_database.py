@@ -14,6 +14,7 @@ from likewise.cli import app
 from likewise.comparison.database import without_passwords
 from likewise.comparison.store import Store
 
+from ..optional import needs_package
 from .tiny import DATA, tiny_compare
 
 SECRET = "hunter2secret"
@@ -57,7 +58,7 @@ def test_passwords_are_not_shown(text: str, shown: str) -> None:
     "address", [f"postgresql+psycopg://user:{SECRET}@localhost:1/db", f"postgresql+psycopg://user@localhost:1/db?password={SECRET}"]
 )
 def test_a_server_that_does_not_answer_is_named_without_its_password(tmp_path: Path, address: str) -> None:
-    pytest.importorskip("psycopg")
+    needs_package("psycopg")
     words = ["compare", DATA, "--methods", "contrastive", "--jobs", "1", "--set", "batch=16", "--out", str(tmp_path / "out")]
     said = CliRunner().invoke(app, [*words, "--store", address])
     assert said.exit_code == 2

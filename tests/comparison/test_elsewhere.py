@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pytest
 
 from likewise.comparison.results import ComparisonResults
 
-from .conftest import missing
+from ..optional import needs_package
 from .tiny import openings_of, table_of, tiny_compare
 
 ray_warns = pytest.mark.filterwarnings("ignore")  # Ray's own, about sockets and versions
@@ -21,8 +20,7 @@ ray_warns = pytest.mark.filterwarnings("ignore")  # Ray's own, about sockets and
 
 @pytest.fixture
 def ray_is_here() -> None:
-    if importlib.util.find_spec("ray") is None:
-        missing("ray")
+    needs_package("ray")
 
 
 def killer(killed: list[int]) -> Iterator[None]:

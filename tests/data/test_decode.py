@@ -11,6 +11,8 @@ from PIL import Image, ImageOps
 
 from likewise.data.decode import HAS_SIMPLEJPEG, Undecodable, decode, resized_size
 
+from ..optional import needs_package
+
 
 def photo(width: int, height: int, seed: int = 0) -> Image.Image:
     """Smooth colours with detail at every size, as a photograph has."""
@@ -132,9 +134,9 @@ def test_small_images_are_left_alone_if_asked() -> None:
 
 
 @pytest.mark.parametrize(("size", "mean_error", "largest"), [((500, 400), 0.05, 1), ((1600, 1200), 1.0, 8)])
-@pytest.mark.skipif(not HAS_SIMPLEJPEG, reason="simplejpeg is not installed")
 def test_jpeg_is_close_to_pillow(size: tuple[int, int], mean_error: float, largest: int) -> None:
     """The second is shrunk while decoding: a better filter than bilinear, hence not the same."""
+    needs_package("simplejpeg")
     data = stored(photo(*size), "JPEG", quality=90)
     ours, pillows = hwc(decode(data)).astype(int), hwc(decode(data, simplejpeg=False)).astype(int)
     error = np.abs(ours - pillows)
@@ -144,8 +146,8 @@ def test_jpeg_is_close_to_pillow(size: tuple[int, int], mean_error: float, large
 
 
 @pytest.mark.parametrize(("size", "decoded"), [((500, 400), (400, 500)), ((1600, 1200), (300, 400)), ((1024, 600), (300, 512))])
-@pytest.mark.skipif(not HAS_SIMPLEJPEG, reason="simplejpeg is not installed")
 def test_jpeg_is_shrunk_while_decoding(size: tuple[int, int], decoded: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_package("simplejpeg")
     import simplejpeg
 
     shapes = []

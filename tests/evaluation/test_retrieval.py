@@ -8,6 +8,8 @@ from sklearn.metrics import average_precision_score
 from likewise.evaluation import PerQuery, pack_bits, per_query
 from likewise.evaluation.ranks import rank_counter
 
+from ..optional import needs_package
+
 ALL = ("R@K", "RP", "MAP@R", "mAP")
 KS = (1, 2, 4, 8)
 
@@ -159,7 +161,7 @@ def test_several_squares_a_block(num_classes):
 
 
 def test_pytorch_metric_learning_agrees():
-    pytest.importorskip("pytorch_metric_learning")
+    needs_package("pytorch_metric_learning")
     from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
     names = {"precision_at_1": "R@1", "r_precision": "RP", "mean_average_precision_at_r": "MAP@R", "mean_average_precision": "mAP"}

@@ -1,6 +1,7 @@
 """What holds for every loss of the registry, most of it against the slow loops of oracles.py."""
 
 import itertools
+from functools import partial
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from ..cases import (
     ROW_LOSSES,
     Case,
     assert_same,
+    during,
     hold_positives,
     make,
     oracle_of,
@@ -30,7 +32,6 @@ DRAWN = {name for name, miner in likewise.MINERS.items() if isinstance(miner(), 
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 
 every_loss = pytest.mark.parametrize("name", likewise.LOSSES)
-every_batch = pytest.mark.parametrize(("kind", "seed"), BATCHES)
 
 
 def test_the_registries_have_their_oracles() -> None:
@@ -43,14 +44,15 @@ def test_the_registries_have_their_oracles() -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.name != "structured_clustering"], ids=str)
-@every_batch
-def test_equals_its_oracle(case: Case, kind: str, seed: int) -> None:
-    embeddings, labels = batch(kind, seed)
-    objective = make(case, block=None)
-    expected = outcome(oracle_of(case, ORACLES, objective), objective, embeddings, labels)
-    for block in (None, 3):
-        objective = make(case, block=block)
-        assert_same(outcome(objective, objective, embeddings, labels), expected, rtol=1e-9, atol=1e-9)
+def test_equals_its_oracle(case: Case) -> None:
+    for kind, seed in BATCHES:
+        embeddings, labels = batch(kind, seed)
+        objective = make(case, block=None)
+        expected = outcome(oracle_of(case, ORACLES, objective), objective, embeddings, labels)
+        for block in (None, 3):
+            with during(kind, seed, block):
+                objective = make(case, block=block)
+                assert_same(outcome(objective, objective, embeddings, labels), expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", sorted(set(likewise.LOSSES) - {"structured_clustering"}))
@@ -90,21 +92,22 @@ def seen_by_miner(miner: str, embeddings: Tensor, normalize: bool) -> list[list[
     return [[number(torch.dot(a, b)) for b in x] for a in x]
 
 
-@pytest.mark.parametrize("miner", MINER_ORACLES)
 @pytest.mark.parametrize("name", ROW_LOSSES)
-def test_mined_equals_its_oracle(name: str, miner: str, positives: str) -> None:
-    for kind, seed in BATCHES[1:3]:
+def test_mined_equals_its_oracle(name: str, positives: str) -> None:
+    for miner, (kind, seed) in itertools.product(MINER_ORACLES, BATCHES[1:3]):
         embeddings, labels = batch(kind, seed)
         objective = make(name, mining=miner, block=None)
         seen = seen_by_miner(miner, embeddings, objective.normalize)
-
-        def mine(_: object, classes: list[int], anchor: int, seen: list[list[float]] = seen) -> tuple[set[int], set[int]]:
-            return MINER_ORACLES[miner](seen, classes, anchor)
-
+        mine = partial(_mined_by_oracle, miner, seen)
         expected = outcome(oracle_of(DEFAULTS[name], ORACLES, objective), objective, embeddings, labels, mine=mine)
         for block in (None, 3):
-            objective = make(name, mining=miner, block=block)
-            assert_same(outcome(objective, objective, embeddings, labels), expected, rtol=1e-9, atol=1e-9)
+            with during(miner, kind, seed, block):
+                objective = make(name, mining=miner, block=block)
+                assert_same(outcome(objective, objective, embeddings, labels), expected, rtol=1e-9, atol=1e-9)
+
+
+def _mined_by_oracle(miner: str, seen: list[list[float]], _: object, classes: list[int], anchor: int) -> tuple[set[int], set[int]]:
+    return MINER_ORACLES[miner](seen, classes, anchor)
 
 
 @every_loss
@@ -153,19 +156,20 @@ def test_dense_is_blocked_is_auto(case: Case, positives: str) -> None:
         assert_same(outcome(objective, objective, embeddings, labels), expected, **TIGHT)
 
 
-@pytest.mark.parametrize("miner", likewise.MINERS)
 @pytest.mark.parametrize("name", MINED_LOSSES)
-def test_mined_dense_is_blocked(name: str, miner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mined_dense_is_blocked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Positives as masks in one block against positives as columns in uneven blocks; draws are the same for any blocks."""
     embeddings, labels = batch("unbalanced", 5)
-    found = []
-    for block, as_columns in ((None, False), (5, True), (None, True), (5, False)):
-        hold_positives(monkeypatch, as_columns=as_columns)
-        torch.manual_seed(3)
-        objective = make(name, mining=miner, block=block)
-        found.append(outcome(objective, objective, embeddings, labels))
-    for other in found[1:]:
-        assert_same(other, found[0], **TIGHT)
+    for miner in likewise.MINERS:
+        outcomes = []
+        for block, as_columns in ((None, False), (5, True), (None, True), (5, False)):
+            hold_positives(monkeypatch, as_columns=as_columns)
+            torch.manual_seed(3)
+            objective = make(name, mining=miner, block=block)
+            outcomes.append(outcome(objective, objective, embeddings, labels))
+        for other in outcomes[1:]:
+            with during(miner):
+                assert_same(other, outcomes[0], **TIGHT)
 
 
 # Properties
@@ -175,16 +179,18 @@ NORMALISED = [name for name in likewise.LOSSES if make(name).normalize]
 
 
 @pytest.mark.parametrize("name", NORMALISED)
-@pytest.mark.parametrize("scale", [1e-3, 7.0, 1e4])
-def test_length_does_not_matter_when_normalised(name: str, scale: float) -> None:
+def test_length_does_not_matter_when_normalised(name: str) -> None:
     embeddings, labels = batch("unbalanced", 0)
-    lengths = scale * torch.linspace(0.5, 2, len(labels), dtype=torch.float64)[:, None]
     objective = make(name)
-    expected, found = (outcome(objective, objective, x, labels) for x in (embeddings, embeddings * lengths))
-    torch.testing.assert_close(found.value, expected.value, rtol=1e-10, atol=1e-12)
-    # the gradient shrinks as the vector grows, and is orthogonal to it
-    torch.testing.assert_close(found.gradients["embeddings"] * lengths, expected.gradients["embeddings"], rtol=1e-8, atol=1e-10)
-    assert ((expected.gradients["embeddings"] * embeddings).sum(-1).abs() < 1e-10).all()
+    expected = outcome(objective, objective, embeddings, labels)
+    assert ((expected.gradients["embeddings"] * embeddings).sum(-1).abs() < 1e-10).all()  # orthogonal to the vector
+    for scale in (1e-3, 7.0, 1e4):
+        lengths = scale * torch.linspace(0.5, 2, len(labels), dtype=torch.float64)[:, None]
+        scaled = outcome(objective, objective, embeddings * lengths, labels)
+        with during(f"vectors {scale} times as long"):
+            torch.testing.assert_close(scaled.value, expected.value, rtol=1e-10, atol=1e-12)
+            # the gradient shrinks as the vector grows
+            torch.testing.assert_close(scaled.gradients["embeddings"] * lengths, expected.gradients["embeddings"], rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", sorted(set(likewise.LOSSES) - {"prototypical"}))
@@ -304,37 +310,36 @@ DEGENERATE = [*NO_ANCHOR, "duplicates", "a zero vector", "all zero", "identical 
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=lambda dtype: str(dtype)[6:])
-@pytest.mark.parametrize("kind", DEGENERATE)
 @every_loss
-def test_degenerate_batches_have_finite_value_and_gradient(name: str, kind: str, dtype: torch.dtype) -> None:
-    embeddings, labels = degenerate(kind)
+def test_degenerate_batches_have_finite_value_and_gradient(name: str, dtype: torch.dtype) -> None:
     parameters = torch.promote_types(dtype, torch.float32)
-    for miner in likewise.MINERS if name in MINED_LOSSES and dtype == torch.float32 else ["all"]:
-        for block in (None, 3):
+    miners = list(likewise.MINERS) if name in MINED_LOSSES and dtype == torch.float32 else ["all"]
+    for kind, miner, block in itertools.product(DEGENERATE, miners, (None, 3)):
+        with during(kind, miner, block):
+            embeddings, labels = degenerate(kind)
             objective = make(name, num_classes=len(labels) + NUM_CLASSES, dtype=parameters, mining=miner, block=block)
-            found = outcome(objective, objective, embeddings.to(dtype), labels)
-            assert found.value.isfinite(), (miner, block)
-            assert found.value.dtype == parameters
-            for parameter, gradient in found.gradients.items():
-                assert gradient.isfinite().all(), (miner, block, parameter)
+            result = outcome(objective, objective, embeddings.to(dtype), labels)
+            assert result.value.isfinite()
+            assert result.value.dtype == parameters
+            for parameter, gradient in result.gradients.items():
+                assert gradient.isfinite().all(), parameter
             if kind in NO_ANCHOR and name not in PROXY_LOSSES:
-                assert found.value == 0
-                assert not any(gradient.any() for gradient in found.gradients.values())
+                assert result.value == 0
+                assert not any(gradient.any() for gradient in result.gradients.values())
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=lambda dtype: str(dtype)[6:])
-@pytest.mark.parametrize("kind", DEGENERATE)
 @pytest.mark.parametrize("name", MINED_LOSSES)
-def test_degenerate_batches_with_positives_as_columns(name: str, kind: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_degenerate_batches_with_positives_as_columns(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     hold_positives(monkeypatch, as_columns=True)
-    embeddings, labels = degenerate(kind)
-    for miner in likewise.MINERS:
-        objective = make(
-            name, num_classes=len(labels) + NUM_CLASSES, dtype=torch.promote_types(dtype, torch.float32), mining=miner, block=3
-        )
-        found = outcome(objective, objective, embeddings.to(dtype), labels)
-        assert found.value.isfinite(), miner
-        assert all(gradient.isfinite().all() for gradient in found.gradients.values()), miner
+    parameters = torch.promote_types(dtype, torch.float32)
+    for kind, miner in itertools.product(DEGENERATE, likewise.MINERS):
+        with during(kind, miner):
+            embeddings, labels = degenerate(kind)
+            objective = make(name, num_classes=len(labels) + NUM_CLASSES, dtype=parameters, mining=miner, block=3)
+            result = outcome(objective, objective, embeddings.to(dtype), labels)
+            assert result.value.isfinite()
+            assert all(gradient.isfinite().all() for gradient in result.gradients.values())
 
 
 @pytest.mark.parametrize("name", sorted(set(PROXY_LOSSES) - {"proxy_anchor"}))

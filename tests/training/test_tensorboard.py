@@ -9,10 +9,14 @@ import pytest
 
 from likewise.training.tensorboard import EventFile, crc32c
 
+from ..optional import needs_package
+
 
 def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
     """As TensorBoard shows the folder."""
-    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    needs_package("tensorboard")
+    from tensorboard.backend.event_processing import event_accumulator
+
     read: Any = event_accumulator.EventAccumulator(str(folder), size_guidance={"scalars": 0})
     read.Reload()
     return {tag: [(event.step, event.value) for event in read.Scalars(tag)] for tag in read.Tags()["scalars"]}

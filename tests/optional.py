@@ -1,0 +1,27 @@
+"""What some tests need besides the package: without it they are skipped, but where LIKEWISE_CI is set they fail."""
+
+import os
+import shutil
+from importlib.util import find_spec
+from typing import NoReturn
+
+import pytest
+
+
+def needs_package(name: str) -> None:
+    if find_spec(name) is None:
+        _missing(f"the package {name}")
+
+
+def needs_program(name: str) -> str:
+    """Its path."""
+    path = shutil.which(name)
+    if path is None:
+        _missing(f"the program {name}")
+    return path
+
+
+def _missing(what: str) -> NoReturn:
+    if os.environ.get("LIKEWISE_CI"):
+        pytest.fail(f"{what} is not installed, and LIKEWISE_CI is set")
+    pytest.skip(f"{what} is not installed")
