@@ -45,11 +45,12 @@ class Dense:
 
     def pairs(self, rows: Rows, *, between_references: bool) -> Pairs:
         """All rows as one block."""
+        squared_norms = rows.squared_norms()  # first: autograd adds up gradients in the order of what made them, and rounds accordingly
         similarity = rows.similarity()
         between = None
         if between_references:
             between = similarity if rows.symmetric else rows.references @ rows.references.T
-        return all_pairs(rows, similarity, rows.squared_norms(), between)
+        return all_pairs(rows, similarity, squared_norms, between)
 
 
 def all_pairs(rows: Rows, similarity: Tensor, squared_norms: tuple[Tensor, Tensor] | None, between: Tensor | None) -> Pairs:
