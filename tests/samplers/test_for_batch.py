@@ -29,7 +29,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def made(name: str, labels: np.ndarray[Any, Any], batch: int, few_classes: FewClasses = "error", **settings: Any) -> BatchSampler:
-    return SAMPLERS[name].for_batch(labels, batch, settings={**SETTINGS[name], **settings}, few_classes=few_classes)
+    return SAMPLERS[name].for_batch(labels, batch, SETTINGS[name] | settings, few_classes=few_classes)
 
 
 def test_every_sampler_is_tested() -> None:
@@ -55,9 +55,9 @@ def test_as_many_classes_as_the_batch_holds(name: str, batch: int, expected: Bat
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_seed_ranks_and_settings_are_passed_on(name: str) -> None:
-    whole = SAMPLERS[name].for_batch(LABELS, 12, settings=SETTINGS[name], seed=5)
+    whole = made(name, LABELS, 12, seed=5)
     assert (whole.seed, list(whole)) != (0, list(made(name, LABELS, 12)))
-    shares = [list(SAMPLERS[name].for_batch(LABELS, 12, settings=SETTINGS[name], seed=5, rank=rank, num_ranks=2)) for rank in range(2)]
+    shares = [list(made(name, LABELS, 12, seed=5, rank=rank, num_ranks=2)) for rank in range(2)]
     whole.set_epoch(0)
     assert [first + second for first, second in zip(*shares, strict=True)] == list(whole)
     assert len(made("shuffled", LABELS, 50, drop_last=False)) == 3
@@ -87,6 +87,8 @@ def test_more_images_of_each_class_where_there_are_few(name: str) -> None:
     assert made("group", FEW, 40, "more_images", balance="image").balance == "image"  # type: ignore[attr-defined]
     assert made("group", FEW, 9, "more_images", num_images=3).batch_size == 9  # as many classes as it takes
     assert made("n_pair", FEW, 9, "more_images").batch_size == 8
+    share = made(name, FEW, 40, "more_images", seed=5, rank=1, num_ranks=2)
+    assert (share.seed, share.rank, share.num_ranks) == (5, 1, 2)
 
 
 def test_an_episode_of_few_classes_keeps_its_shape() -> None:
@@ -112,7 +114,7 @@ def test_a_batch_too_small_for_two_classes_is_named_as_the_cause(few_classes: Fe
 
 def test_settings_that_are_no_numbers_are_named() -> None:
     with pytest.raises(ValueError, match=r"the Episode sampler needs a number num_support: --set sampler\.num_support=4"):
-        Episode.for_batch(LABELS, 20, settings={})
+        Episode.for_batch(LABELS, 20, {})
     for wrong in (0, -2, 2.5, "4", True):
         with pytest.raises(ValueError, match=r"sampler\.num_images=.*: expected a whole number of at least 1"):
             made("group", LABELS, 20, num_images=wrong)

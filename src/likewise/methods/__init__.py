@@ -117,9 +117,8 @@ class Method:
         """The sampler with the method's settings, for batches of `batch` items."""
         sampler = SAMPLERS[self.sampler.name]
         try:
-            return sampler.for_batch(
-                labels, batch, settings=self.sampler.settings, few_classes=few_classes, seed=seed, rank=rank, num_ranks=num_ranks
-            )
+            settings = self.sampler.settings | {"seed": seed, "rank": rank, "num_ranks": num_ranks}
+            return sampler.for_batch(labels, batch, settings, few_classes=few_classes)
         except ValueError as fault:
             raise ValueError(f"{self.name}: {fault}") from fault
 

@@ -59,8 +59,6 @@ class Episode(Group):
         return whole_class, whole_class
 
     @classmethod
-    def _of_few_classes(
-        cls, labels: Labels, batch: int, num_classes: int, *, settings: Mapping[str, Any], seed: int, rank: int, num_ranks: int
-    ) -> Group:
+    def _of_few_classes(cls, labels: Labels, batch: int, num_classes: int, settings: Mapping[str, Any]) -> Group:
         """Fewer classes: support and queries of a class stay as many as the loss expects."""
-        return cls(labels, num_classes=num_classes, **settings, seed=seed, rank=rank, num_ranks=num_ranks)
+        return cls(labels, num_classes=num_classes, **settings)

@@ -66,17 +66,7 @@ class Group(BatchSampler):
         )
 
     @classmethod
-    def for_batch(
-        cls,
-        labels: Labels,
-        batch: int,
-        *,
-        settings: Mapping[str, Any],
-        few_classes: FewClasses = "error",
-        seed: int = 0,
-        rank: int = 0,
-        num_ranks: int = 1,
-    ) -> Group:
+    def for_batch(cls, labels: Labels, batch: int, settings: Mapping[str, Any], *, few_classes: FewClasses = "error") -> Group:
         """As many classes as the batch holds. Where there are too few, few_classes="more_images" fills it with what they have."""
         per_class, needed = cls.images_of_a_class(settings)
         num_classes = batch // per_class
@@ -93,8 +83,8 @@ class Group(BatchSampler):
                     f"a batch of {batch} images is {num_classes} classes x {per_class} images, but only {available} training classes "
                     f"have enough images: --set batch={max(available, 2) * per_class} fits, or --set few_classes=more_images"
                 )
-            return cls._of_few_classes(labels, batch, available, settings=settings, seed=seed, rank=rank, num_ranks=num_ranks)
-        return cls(labels, num_classes=num_classes, **settings, seed=seed, rank=rank, num_ranks=num_ranks)
+            return cls._of_few_classes(labels, batch, available, settings)
+        return cls(labels, num_classes=num_classes, **settings)
 
     @classmethod
     def images_of_a_class(cls, settings: Mapping[str, Any]) -> tuple[int, int]:
@@ -102,15 +92,10 @@ class Group(BatchSampler):
         return cls.number_in(settings, "num_images"), 2
 
     @classmethod
-    def _of_few_classes(
-        cls, labels: Labels, batch: int, num_classes: int, *, settings: Mapping[str, Any], seed: int, rank: int, num_ranks: int
-    ) -> Group:
+    def _of_few_classes(cls, labels: Labels, batch: int, num_classes: int, settings: Mapping[str, Any]) -> Group:
         """A batch of all classes there are, with more images of each, repeated where a class has fewer."""
-        kept = {name: value for name, value in settings.items() if name in ("balance", "singletons")}
-        num_images = max(batch // num_classes, 2)
-        return Group(
-            labels, num_classes=num_classes, num_images=num_images, short="repeat", **kept, seed=seed, rank=rank, num_ranks=num_ranks
-        )
+        kept = {name: value for name, value in settings.items() if name in ("balance", "singletons", "seed", "rank", "num_ranks")}
+        return Group(labels, num_classes=num_classes, num_images=max(batch // num_classes, 2), short="repeat", **kept)
 
     def _set_up(
         self,

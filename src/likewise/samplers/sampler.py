@@ -49,19 +49,10 @@ class BatchSampler(Sampler[list[int]], ABC):
 
     @classmethod
     @abstractmethod
-    def for_batch(
-        cls,
-        labels: Labels,
-        batch: int,
-        *,
-        settings: Mapping[str, Any],
-        few_classes: FewClasses = "error",
-        seed: int = 0,
-        rank: int = 0,
-        num_ranks: int = 1,
-    ) -> BatchSampler:
-        """A sampler with a method's settings whose batches hold `batch` items, or as many as its shape of a batch allows.
+    def for_batch(cls, labels: Labels, batch: int, settings: Mapping[str, Any], *, few_classes: FewClasses = "error") -> BatchSampler:
+        """The sampler whose batches hold `batch` items, or as many as its shape of a batch allows.
 
+        settings: what else it is made with: the settings of a method, seed, rank and num_ranks.
         few_classes: where the labels cannot fill such a batch, a ValueError that says what to change, or a batch they can fill.
         """
 

@@ -43,21 +43,11 @@ class Shuffled(BatchSampler):
         )
 
     @classmethod
-    def for_batch(
-        cls,
-        labels: Labels,
-        batch: int,
-        *,
-        settings: Mapping[str, Any],
-        few_classes: FewClasses = "error",
-        seed: int = 0,
-        rank: int = 0,
-        num_ranks: int = 1,
-    ) -> Shuffled:
+    def for_batch(cls, labels: Labels, batch: int, settings: Mapping[str, Any], *, few_classes: FewClasses = "error") -> Shuffled:
         """Classes do not matter here: few_classes="more_images" takes all items where there are fewer than the batch holds."""
         array = whole_labels(labels)
         batch_size = min(batch, len(array)) if few_classes == "more_images" else batch
-        return cls(array, batch_size=batch_size, **settings, seed=seed, rank=rank, num_ranks=num_ranks)
+        return cls(array, batch_size=batch_size, **settings)
 
     def batches(self, order: Order) -> Iterator[Runs]:
         items = order.shuffled(len(self.labels))
