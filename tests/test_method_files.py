@@ -9,16 +9,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from likewise.configuration import Choice, Named, Uniform, as_table, from_table, with_settings
+from likewise.comparison.tuning import search_space
+from likewise.configuration import Named, Uniform, as_table, from_table, with_settings
 from likewise.data.readers import READERS
 from likewise.losses import LOSSES
-from likewise.methods import FOLDER, METHODS, Method, at, load_method
+from likewise.losses.loss import traits_of
+from likewise.methods import FOLDER, METHODS, Ensemble, Method, at, load_method
 from likewise.mining import All, ValidTriplet
 from likewise.models.heads import HEADS
 from likewise.objectives import Objective
 from likewise.pair_weighting import pair_weights
 from likewise.pairs import Pairs
 from likewise.protocols import PROTOCOLS, Protocol, load_protocol
+from likewise.training.devices import Devices
+from likewise.training.feeds import Feed
+from likewise.training.loop import Training
 from likewise.training.method_objective import Objectives
 
 from .file_opening import opening
@@ -80,20 +85,69 @@ def test_published_and_under_name_protocols(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_tuning_starts_within_what_it_may_try(name: str) -> None:
+def test_own_values_lie_within_what_tuning_may_try(name: str) -> None:
+    """Under every protocol, and not at an edge, beyond which tuning could not tell."""
     method = load_method(name)
-    assert 3 <= len(method.search) <= 5
-    assert method.search["rates.base"] == Uniform(0.3, 3.0, log=True)
+    for protocol in ("", *method.under):
+        own = method.for_protocol(protocol)
+        for setting, space in own.search.items():
+            value = at(own, setting)
+            if isinstance(space, Uniform):
+                assert space.low < value < space.high, (protocol, setting)
+                assert space.low > 0 or not space.log
+            elif isinstance(value, bool):
+                assert set(space.choices) == {True, False}
+            else:
+                assert min(space.choices) < value < max(space.choices), (protocol, setting)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_tuning_has_images_a_class_and_scale(name: str) -> None:
+    """Rates are common to all; a method's own are how many images of a class it draws and how its similarities are scaled."""
+    method = load_method(name)
+    assert 1 <= len(method.search) <= 5
+    if method.sampler.name == "group":
+        assert "sampler.num_images" in method.search
+    if method.norm is not None:
+        assert "norm" in method.search
+    for scale in ("temperature", "scale", "margin", "threshold"):
+        if scale in method.loss.settings:
+            assert f"loss.{scale}" in method.search
+    if traits_of(method.make_loss(num_classes=3)).meets == "proxies":
+        assert "rates.proxies" in method.search
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_whatever_tuning_may_try_matters(name: str) -> None:
+    """Two steps with one value and with another end in different weights."""
+    method = replace(load_method(name), ensemble=Ensemble(members=min(2, load_method(name).ensemble.members), meta_classes=6))
+    method = method if load_method(name).ensemble.meta_classes else replace(method, ensemble=Ensemble())
+    assert search_space(method) == method.search
     for setting, space in method.search.items():
-        if isinstance(space, Choice):
-            assert at(method, setting) in space.choices, setting
-            ends = space.choices
-        else:
-            assert space.low <= at(method, setting) <= space.high, setting
-            assert space.low > 0 or not space.log
-            ends = (space.low, space.high)
-        for value in ends:
-            objective_of(with_settings(method, {setting: value}))
+        ends = (space.low, space.high) if isinstance(space, Uniform) else (space.choices[0], space.choices[-1])
+        first, second = (trained(with_settings(method, {setting: value})) for value in ends)
+        assert any(
+            not torch.equal(weight, second[part])
+            for part, weight in first.items()
+            if part in second and weight.shape == second[part].shape  # more centres have more proxies
+        ), setting
+
+
+def trained(method: Method) -> dict[str, Tensor]:
+    """Weights and proxies after two steps on vectors."""
+    protocol = replace(CONDITIONS, backbone="mlp", dim=8, steps=2, batch=32, schedule="constant")
+    vectors = torch.randn(len(LABELS), 6, generator=torch.Generator().manual_seed(0)) + torch.from_numpy(LABELS)[:, None] % 5
+    feed = Feed(vectors, LABELS, np.arange(len(LABELS)))
+    training = Training(
+        replace(method, head=replace(method.head, levels=("high",))), protocol, feed, seed=0, devices=Devices(protocol, device="cpu")
+    )
+    training.run()
+    return training.network.state_dict() | {f"objectives.{part}": held for part, held in training.objectives.state_dict().items()}
+
+
+def test_rates_are_not_a_methods_own_to_search() -> None:
+    with pytest.raises(ValueError, match=r"raw: 'rates.base' in \[search\]: every method tries the same values of it"):
+        replace(load_method("raw"), search={"rates.base": Uniform(0.3, 3.0, log=True)})
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -25,6 +25,11 @@ class MetricName(StrEnum):
     hamming = "hamming"
 
 
+class Tuned(StrEnum):
+    rate = "rate"
+    all_ = "all"
+
+
 class IntervalUnit(StrEnum):
     class_ = "class"
     query = "query"
@@ -111,8 +116,9 @@ def compare(
     ] = None,
     methods: Annotated[str | None, typer.Option(help="Names or .toml files with commas between, papers, or all.")] = None,
     protocol: Annotated[str | None, typer.Option(help="What is equal for all: see `likewise protocols`. Else what suits DATA.")] = None,
+    tune: Annotated[Tuned | None, typer.Option(help="What tuning tries: the rate alone, or all settings of a method.")] = None,
     trials: Annotated[int | None, typer.Option(min=0, help="Sets of values that tuning tries for each method; 0: no tuning.")] = None,
-    folds: Annotated[int | None, typer.Option(min=2, help="Class-disjoint folds of the training classes, for tuning.")] = None,
+    folds: Annotated[int | None, typer.Option(min=1, help="Folds of the training classes, for tuning; 1: half of them, once.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Final trainings of each method.")] = None,
     sweep: Annotated[list[str] | None, typer.Option(help="dim=64,128,256 or batch=32,64: the final trainings with each.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="key=value of the protocol, such as steps=400.")] = None,
@@ -145,6 +151,7 @@ def compare(
                 data=data or Request.data,
                 protocol=protocol,
                 settings=_settings(changes or []),
+                tune=None if tune is None else tune.value,
                 trials=trials,
                 folds=folds,
                 seeds=seeds,

@@ -20,9 +20,13 @@ from likewise.comparison.results import ComparisonResults
 from likewise.configuration import Named
 from likewise.data.dataset import Dataset, Features
 from likewise.data.readers import read
-from likewise.methods import load_method
+from likewise.methods import Method, load_method
 from likewise.models.embedder import Embedder
 from likewise.models.network import NetworkSpec, make_network
+from likewise.protocols import Protocol
+from likewise.reports.sentences import conditions_in_words
+from likewise.training.feeds import Feed
+from likewise.training.fit import Fit, fit
 
 from .tiny import DATA, METHODS, openings_of, table_of, tiny_compare, tiny_protocol
 
@@ -33,12 +37,13 @@ def test_what_a_comparison_finds(finished: ComparisonResults) -> None:
     for method in finished.methods[:3]:
         assert method.settings.keys() == method.defaults.keys()
         assert "rates.base" in method.settings
-        assert [trial.state for trial in method.trials].count("pruned") == 1  # of three sets two go on
+        assert [trial.state for trial in method.trials].count("pruned") == len(method.trials) // 2  # the better half goes on
+        assert {trial.settings.get("sampler.num_images", 4) for trial in method.trials} <= {4, 8}  # no fold has eight classes for 16 / 2
         chosen = next(trial for trial in method.trials if trial.settings == method.settings)
         assert chosen.score == max(trial.score for trial in method.trials if trial.score is not None)
         assert [curve.seed for curve in method.curves] == [0, 1]
         assert method.curves[0].steps == (1, 2, 3)
-        assert method.curves[0].validation_steps == (3,)
+        assert method.curves[0].validation_steps == (2,)  # half of the classes, as often each
         assert method.curves[0].validation == pytest.approx((chosen.score,))
         assert len(method.scores["MAP@R"].values) == 2
         assert set(method.scores) == {"R@1", "R@2", "RP", "MAP@R", "mAP", "NMI", "AMI"}
@@ -175,7 +180,7 @@ def test_a_method_that_fails_is_noted_and_the_others_are_compared(tmp_path: Path
 
 def test_tuning_that_fails_leaves_the_values_of_the_file_and_a_note(tmp_path: Path) -> None:
     """Eight classes of two are a batch; a fold has only four classes."""
-    hungry = replace(load_method("raw_vthm"), name="hungry", title="Hungry", sampler=Named("group", {"num_images": 2}))
+    hungry = replace(load_method("raw_vthm"), name="hungry", title="Hungry", search={}, sampler=Named("group", {"num_images": 2}))
     found = tiny_compare(tmp_path / "out", methods=["contrastive", hungry], trials=2, seeds=1)
     contrastive, failed = found.methods[:2]
     assert contrastive.settings
@@ -184,6 +189,49 @@ def test_tuning_that_fails_leaves_the_values_of_the_file_and_a_note(tmp_path: Pa
     assert any(note.startswith("Hungry: tuning failed with every set of values") and "classes" in note for note in found.notes)
     with pytest.raises(ValueError, match=r"8 training classes and a fold of tuning has fewer of them: .*batch"):
         tiny_compare(tmp_path / "alone", methods=[hungry], trials=2, seeds=1)
+
+
+def test_few_classes_are_compared_untuned(tmp_path: Path) -> None:
+    """Three classes to train on: none can be held out. Whoever asks for tuning is told so."""
+    data = "glyphs:classes=6,images=6,size=16"
+    asked: dict[str, Any] = {"methods": ["contrastive"], "data": data, "seeds": 1, "protocol": tiny_protocol(few_classes="more_images")}
+    found = tiny_compare(tmp_path / "out", **asked)
+    assert found.num_trials == 0
+    assert not found.names_winner
+    assert found.notes[0].startswith("nothing was tuned, as no training classes can be held out for it: glyphs")
+    assert "tuning needs at least 4 training classes" in found.notes[0]
+    with pytest.raises(ValueError, match="tuning needs at least 4 training classes"):
+        tiny_compare(tmp_path / "tuned", trials=2, **asked)
+
+
+def test_the_rate_alone_on_one_half_of_the_classes(tmp_path: Path) -> None:
+    found = tiny_compare(tmp_path / "out", methods=["contrastive", "raw_vthm"], tune="rate", folds=1, seeds=1)
+    first, second = found.methods[:2]
+    tried = [trial.settings["rates.base"] for trial in first.trials]
+    assert tried[:3] == [1.0, 3.0, 0.3]
+    assert set(tried[3:]) <= {10.0, 0.1}
+    assert tried == [trial.settings["rates.base"] for trial in second.trials]
+    for method in (first, second):
+        assert {trial.state for trial in method.trials} == {"complete"}
+        assert [trial.first for trial in method.trials] == [trial.score for trial in method.trials]
+        best = max(method.trials, key=lambda trial: (trial.score or 0.0, -trial.number))
+        assert method.settings == best.settings == {"rates.base": best.settings["rates.base"]}
+        edge = best.settings["rates.base"] in (min(tried), max(tried))
+        assert edge == any(method.title in note and "times the protocol's: a" in note for note in found.notes)
+    assert "and nothing else" in found.equal["tuning"]
+    assert conditions_in_words(found).startswith("1 seed a method; rates tuned alike, nothing else: 0.")
+
+
+def test_a_trial_shows_each_class_as_often_as_the_final_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[tuple[int, int]] = []
+
+    def counted(method: Method, protocol: Protocol, feed: Feed, **others: Any) -> Fit:
+        steps.append((feed.num_classes, protocol.steps))
+        return fit(method, protocol, feed, **others)
+
+    monkeypatch.setattr("likewise.comparison.workshop.fit", counted)
+    tiny_compare(tmp_path / "out", methods=["contrastive"], protocol=tiny_protocol(steps=20), trials=2, folds=3, seeds=1)
+    assert set(steps) == {(8, 20), (5, 12), (6, 15)}  # of eight classes; 12.5 and 15
 
 
 def test_vectors_are_compared_under_their_own_protocol(tmp_path: Path) -> None:
@@ -233,7 +281,10 @@ def test_test_items_that_nothing_can_be_found_for_are_refused_before_training(tm
     [
         ({"jobs": 0}, "jobs=0: expected at least 1"),
         ({"seeds": 0}, "seeds=0: expected at least 1"),
-        ({"folds": 1}, "folds=1: expected at least 2"),
+        ({"folds": 0}, "folds=0: expected at least 1"),
+        ({"tune": "rates"}, "unknown tune 'rates': did you mean 'rate'"),
+        ({"trials": 1}, "a single set of values is no choice"),
+        ({"tune": "rate", "trials": 8}, "at most 7 values; --tune all"),
         ({"folds": 9}, "too few for 9 folds"),
         ({"sweeps": {"dims": (4,)}}, "unknown sweep 'dims': did you mean 'dim'"),
         ({"sweeps": {"dim": ()}}, "expected different whole numbers"),
@@ -254,11 +305,14 @@ def test_what_cannot_work_is_refused_before_anything_is_trained(tmp_path: Path, 
 def test_the_command(tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ["compare", DATA, "--methods", "contrastive,raw_vthm", "--seeds", "1", "--jobs", "1", "--out", str(out), "--device", "cpu"]
-    words += ["--set", "steps=2", "--set", "batch=16", "--set", "dim=8", "--profile"]
+    words += ["--set", "steps=2", "--set", "batch=16", "--set", "dim=8", "--trials", "0", "--profile"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert f"report: {out}/report.html" in done.output
     assert f"likewise embed {out}/best IMAGES --out vectors.npz" in done.output
+    assert "first in the table: " in done.output
+    assert "untuned: the same command with --trials 3 and another --out tunes the learning rate of every method alike" in done.output
+    assert "★" not in done.output
     assert (out / "report.html").is_file()
     assert "outside training and evaluation" in done.output
     assert json.loads((out / "comparison.json").read_text())["store"] == DATABASE

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
@@ -13,31 +15,58 @@ from likewise.comparison.plan import NO_METHOD, Claim, Piece, Plan, Progress, So
 from likewise.comparison.request import PAPER_METHODS, methods_of
 from likewise.comparison.tuning import draw_sets
 from likewise.methods import METHODS, load_method
+from likewise.protocols import Tune
 
 from .tiny import tiny_protocol
 
 NAMES = ("contrastive", "raw_vthm")
 
 
-def plan_of(*, trials: int = 4, seeds: int = 2, sweeps: dict[str, tuple[int, ...]] | None = None, methods: tuple[str, ...] = NAMES) -> Plan:
+def plan_of(
+    *,
+    trials: int = 4,
+    folds: int = 2,
+    tune: Tune = "all",
+    seeds: int = 2,
+    sweeps: dict[str, tuple[int, ...]] | None = None,
+    methods: tuple[str, ...] = NAMES,
+) -> Plan:
     found = tuple(map(load_method, methods))
     return Plan(
         data=(Source("glyphs", "glyphs", {"fingerprint": "f", "test_digest": "t"}),),
         methods=(*found, NO_METHOD),
         protocol=tiny_protocol(),
         trials=trials,
-        folds=2,
+        folds=folds,
+        tune=tune,
         seeds=seeds,
         sweeps=sweeps or {},
-        sets={method.name: draw_sets(method, trials=trials) for method in found} if trials else {},
+        sets={method.name: draw_sets(method, trials=trials, tune=tune, pretrained=False) for method in found} if trials else {},
     )
+
+
+def score_of(piece: Piece) -> float:
+    """The second set, whose rate lies between others, is best, then the third."""
+    return (1, 4, 3, 2)[piece.number % 4] / 10 + piece.fold / 100
+
+
+def by_rate(best: dict[str, float]) -> Callable[[Piece, Progress], float]:
+    """Scores of methods that do best at these rates, and the worse the farther from it."""
+
+    def score(piece: Piece, progress: Progress) -> float:
+        rate = progress.settings(piece.data, piece.method, piece.number)["rates.base"] if piece.kind == "trial" else 1.0
+        return 1 / (1 + abs(math.log(rate / best[piece.method]))) if piece.method in best else 0.0
+
+    return score
 
 
 class Simulation:
     """Does every piece as soon as it is due, with made-up scores."""
 
-    def __init__(self, plan: Plan, *, fails: str = " ") -> None:
-        self.plan, self.fails = plan, fails
+    def __init__(
+        self, plan: Plan, *, fails: str = " ", score: Callable[[Piece, Progress], float] = lambda piece, progress: score_of(piece)
+    ) -> None:
+        self.plan, self.fails, self.score = plan, fails, score
         self.claims: dict[str, Claim] = {}
 
     @property
@@ -45,7 +74,7 @@ class Simulation:
         return Progress(self.plan, self.claims)
 
     def do(self, piece: Piece) -> None:
-        score = (piece.number * 7 % 5 + piece.fold) / 10
+        score = self.score(piece, self.progress)
         failure = "no luck" if re.fullmatch(self.fails, piece.key) else None
         self.claims[piece.key] = Claim(piece, "", 0, 0.0, 1.0, None if failure else score, failure)
 
@@ -66,8 +95,74 @@ def test_tuning_then_training_then_scores() -> None:
     # the untrained network needs no tuning and comes with the first
     assert kinds == [[("final", 0), ("trial", 0)], [("trial", 1)], [("final", 0)], [("items", 0), ("score", 0)]]
     assert {piece.method for piece in rounds[0] if piece.kind == "final"} == {"untrained"}
-    assert {piece.number for piece in rounds[1]} == {1, 2}  # scores 0, 2, 4, 1: the better half
-    assert simulation.progress.choice("glyphs", "raw_vthm") == 2
+    assert {piece.number for piece in rounds[1]} == {1, 2}  # the better half
+    assert simulation.progress.choice("glyphs", "raw_vthm") == 1
+    assert simulation.progress.is_complete
+
+
+def test_one_fold_is_enough() -> None:
+    simulation = Simulation(plan_of(folds=1, tune="rate", trials=3), score=by_rate({"contrastive": 1.0, "raw_vthm": 1.0}))
+    kinds = [sorted({(piece.kind, piece.fold) for piece in together}) for together in simulation.run()]
+    assert kinds == [[("final", 0), ("trial", 0)], [("final", 0)], [("items", 0), ("score", 0)]]
+    assert simulation.progress.settings("glyphs", "raw_vthm", simulation.progress.choice("glyphs", "raw_vthm")) == {"rates.base": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("best", "beyond"),
+    [
+        ({"contrastive": 1.0, "raw_vthm": 1.0}, {}),
+        ({"contrastive": 9.0, "raw_vthm": 1.0}, {3: 10.0}),
+        ({"contrastive": 1.0, "raw_vthm": 0.1}, {4: 0.1}),
+        ({"contrastive": 50.0, "raw_vthm": 0.01}, {3: 10.0, 4: 0.1}),
+    ],
+)
+def test_a_best_rate_at_an_edge_widens_the_rates_of_all_once(best: dict[str, float], beyond: dict[int, float]) -> None:
+    """Rates 0.3, 1 and 3 are tried; then one beyond an edge where somebody did best, and nothing further, though it be best."""
+    simulation = Simulation(plan_of(folds=1, tune="rate", trials=3), score=by_rate(best))
+    came = [piece for together in simulation.run() for piece in together if piece.kind == "trial"]
+    progress = simulation.progress
+    assert progress.rates_beyond("glyphs") == beyond
+    for name in NAMES:
+        numbers = [piece.number for piece in came if piece.method == name]
+        assert sorted(numbers) == [0, 1, 2, *beyond]
+        tried = [progress.settings("glyphs", name, number)["rates.base"] for number in progress.set_numbers("glyphs", name)]
+        nearest = min(tried, key=lambda rate: abs(math.log(rate / best[name])))
+        assert progress.settings("glyphs", name, progress.choice("glyphs", name))["rates.base"] == nearest
+
+
+def test_a_rate_beyond_has_the_other_values_of_the_methods_best_set() -> None:
+    simulation = Simulation(plan_of(trials=4, folds=2), score=by_rate({"contrastive": 50.0, "raw_vthm": 1.0}))
+    simulation.run()
+    progress, plan = simulation.progress, simulation.plan
+    highest = plan.rates.index(max(plan.rates))
+    assert progress.settings("glyphs", "contrastive", 4) == plan.sets["contrastive"][highest] | {"rates.base": 10.0}
+    assert progress.settings("glyphs", "raw_vthm", 4) == plan.sets["raw_vthm"][0] | {"rates.base": 10.0}
+    assert progress.choice("glyphs", "contrastive") == 4
+    assert progress.choice("glyphs", "raw_vthm") == 0
+
+
+def test_nothing_is_trained_before_every_method_has_shown_where_it_does_best() -> None:
+    """Whatever the order of trials: a method may yet have to try one more rate. But trials that are certain need not wait."""
+    plan = plan_of(folds=1, tune="rate", trials=3)
+    for order in (0, -1):
+        simulation = Simulation(plan, score=by_rate({"contrastive": 50.0, "raw_vthm": 1.0}))
+        began, widened = False, False
+        while due := simulation.progress.due():
+            finals = [piece for piece in due if piece.kind == "final" and piece.method != "untrained"]
+            open_trials = [piece for piece in due if piece.kind == "trial" and piece.number < 3]
+            assert not (finals and open_trials)
+            widened = widened or any(piece.kind == "trial" and piece.number == 3 and open_trials for piece in due)
+            began = began or bool(finals)
+            trials = [piece for piece in due if piece.kind == "trial"]
+            simulation.do((sorted(trials, key=lambda piece: piece.method) or due)[order])
+        assert began
+        assert widened == (order == 0)  # contrastive came first and was at an edge while the other still tried its rates
+
+
+def test_two_rates_have_no_inside_and_widen_nothing() -> None:
+    simulation = Simulation(plan_of(folds=1, tune="rate", trials=2), score=by_rate({"contrastive": 50.0, "raw_vthm": 0.01}))
+    simulation.run()
+    assert simulation.progress.rates_beyond("glyphs") == {}
     assert simulation.progress.is_complete
 
 
@@ -89,11 +184,23 @@ def test_no_test_class_before_the_last_choice_and_training() -> None:
 
 def test_expected_pieces_are_those_that_come() -> None:
     plan = plan_of(sweeps={"dim": (4, 8, 16), "batch": (8,)})
+
+    def without_numbers(keys: Iterable[str]) -> list[str]:
+        return sorted(re.sub(r"trial\|\d+", "trial", key) for key in keys)
+
     came = [piece.key for found in Simulation(plan).run() for piece in found]
     assert len(came) == len(set(came))
-    assert sorted(re.sub(r"trial\|\d+", "trial", key) for key in came) == sorted(
-        re.sub(r"trial\|\d+", "trial", piece.key) for piece in Progress(plan, {}).expected()
-    )
+    assert without_numbers(came) == without_numbers(piece.key for piece in Progress(plan, {}).expected())
+    widened = Simulation(plan, score=by_rate({"contrastive": 50.0, "raw_vthm": 1.0}))
+    came = [piece.key for found in widened.run() for piece in found]
+    assert without_numbers(came) == without_numbers(piece.key for piece in widened.progress.expected())
+    assert len(widened.progress.expected()) == len(Progress(plan, {}).expected()) + 4  # two folds of a further set, for two methods
+
+
+def test_a_trial_costs_the_share_of_the_classes_it_is_trained_on() -> None:
+    trial, final = Piece("trial", "glyphs", "", "raw_vthm"), Piece("final", "glyphs", "", "raw_vthm")
+    assert [plan_of(folds=folds).cost(trial) for folds in (1, 2, 4)] == [0.5, 0.5, 0.75]
+    assert plan_of().cost(final) == 1.0
 
 
 def test_a_failed_training_has_no_score_and_the_others_go_on() -> None:
@@ -107,7 +214,7 @@ def test_where_every_set_fails_the_method_file_counts() -> None:
     simulation = Simulation(plan_of(), fails=r"trial\|.*\|raw_vthm\|.*")
     simulation.run()
     assert simulation.progress.choice("glyphs", "raw_vthm") is None
-    assert simulation.progress.choice("glyphs", "contrastive") == 2
+    assert simulation.progress.choice("glyphs", "contrastive") == 1
 
 
 def test_sweeps_vary_one_thing_and_train_nothing_twice() -> None:

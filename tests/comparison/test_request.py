@@ -29,6 +29,7 @@ def test_compare_hands_everything_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "data": "digits",
         "protocol": "quick",
         "settings": {"steps": 2},
+        "tune": "all",
         "trials": 3,
         "folds": 4,
         "seeds": 5,

@@ -30,7 +30,7 @@ def result(name: str, score: float, *, apart: str = "", sweep: dict[str, int] | 
 
 def results_of(*methods: MethodResult) -> ComparisonResults:
     return ComparisonResults(
-        "", "", "", {}, {}, num_seeds=1, num_trials=0, num_folds=0, methods=methods, items={}, guard_record=(), versions={}
+        "", "", "", {}, {}, num_seeds=1, num_trials=3, num_folds=1, methods=methods, items={}, guard_record=(), versions={}
     )
 
 

@@ -12,15 +12,16 @@ from likewise.reports.comparison_report import compare
 
 DATA = "glyphs:classes=16,images=6,size=16"
 METHODS = ("contrastive", "raw_vthm", "proxy_nca")
+TUNING = {"tune": "all", "trials": 3, "folds": 2}
 
 
 def tiny_protocol(**changes: Any) -> Protocol:
     quick = load_protocol("quick")
-    return replace(quick, **{"name": "tiny", "steps": 3, "batch": 16, "dim": 8, "ks": (1, 2), "validate_every": 3, **changes})
+    return replace(quick, **{"name": "tiny", "steps": 3, "batch": 16, "dim": 8, "ks": (1, 2), "validate_every": 3, **TUNING, **changes})
 
 
 def tiny_compare(out: Path, **changes: Any) -> ComparisonResults:
-    asked: dict[str, Any] = {"methods": METHODS, "data": DATA, "protocol": tiny_protocol(), "trials": 3, "seeds": 2, "jobs": 1, **changes}
+    asked: dict[str, Any] = {"methods": METHODS, "data": DATA, "protocol": tiny_protocol(), "seeds": 2, "jobs": 1, **changes}
     return compare(asked.pop("methods"), asked.pop("data"), out=out, device="cpu", **{"report": False, **asked})
 
 

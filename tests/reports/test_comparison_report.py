@@ -242,7 +242,7 @@ def test_one_seed_no_tuning_and_a_training_that_came_to_nothing(tmp_path: Path) 
     failed = replace(last, name="failed", title="Failed", scores=nothing, apart="", embeddings=path, curves=curves)
     page = read(write_report(replace(results, methods=(failed, *others)), tmp_path / "report").read_text(encoding="utf-8"))
     told = "".join(page.text)
-    assert "1 seed a method, no tuning" in told
+    assert "1 seed a method; no tuning" in told
     assert "Nothing was tuned" in told
     rows = [attributes for tag, attributes in page.seen if tag == "tr" and "data-method" in attributes]
     assert rows[-1]["data-method"] == "0"  # the failed one, the first given, stands last

@@ -13,8 +13,11 @@ from likewise.comparison.results import ComparisonResults
 from likewise.data.ledger import CountedLook, Look
 from likewise.reports.charts import rank_groups
 from likewise.reports.conditions_html import time_section
+from likewise.reports.drawing import method_lines
+from likewise.reports.leaderboard_html import UNTUNED, leaderboard
 from likewise.reports.sentences import headline, look_in_words, time_in_words
 from likewise.reports.tables import csv_table, latex_table, latex_text, markdown_table
+from likewise.terminal.comparison_command import closing_lines
 from likewise.terminal.leaderboard import leaderboard_view
 
 from .made_up import HOSTILE, made_up
@@ -54,6 +57,32 @@ def test_latex_is_balanced_and_escaped(results: ComparisonResults) -> None:
     assert latex_text(HOSTILE[4]) == r"\$x\_1\$ \textbar{} \% \# \textasciitilde{} \textasciicircum{} *b*"
     assert latex_text("\\{") == r"\textbackslash{}\{"
     assert r"\textbf{" in rows[1]
+
+
+def test_untuned_values_name_no_winner_anywhere(results: ComparisonResults) -> None:
+    """The table stands, in its order, but nothing in it is called best, by words, marks or bold letters."""
+    untuned = replace(results, num_trials=0, num_folds=0)
+    board = untuned.board("glyphs")
+    assert [method.name for method in board.methods] == [method.name for method in results.board("glyphs").methods]
+    assert {board.group(method) for method in board.methods} == {""}
+    assert headline(board) == (
+        "On glyphs untuned values were compared, so that no winner is named: the same command with --trials 3 and another --out tunes the "
+        "learning rate of every method alike."
+    )
+    rows = list(csv.DictReader(StringIO(csv_table(untuned))))
+    assert {(row["within_noise"], row["p_value"]) for row in rows} == {("", "")}
+    assert {row["within_noise"] for row in csv.DictReader(StringIO(csv_table(results)))} == {"0", "1"}
+    assert "| best |" not in markdown_table(untuned, [board])
+    assert r"\textbf{" not in latex_table(untuned, [board])
+    console = Console(record=True, width=120, file=StringIO())
+    console.print(leaderboard_view(untuned))
+    shown = console.export_text()
+    assert "★" not in shown
+    assert "≈" not in shown
+    assert "untuned values were compared" in " ".join(shown.split())
+    assert UNTUNED in leaderboard(board, method_lines([method.name for method in board.methods]))
+    assert closing_lines(replace(untuned, best={"glyphs": Path("best")}))[1].startswith("first in the table: ")
+    assert closing_lines(replace(results, best={"glyphs": Path("best")}))[1].startswith("best: ")
 
 
 def test_which_look_it_is_stands_everywhere(results: ComparisonResults) -> None:

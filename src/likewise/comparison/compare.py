@@ -143,11 +143,11 @@ def _record_tuning(folder: ComparisonFolder, progress: Progress) -> None:
             f"{folder.comparison}/{source.name}/{name}",
             plan.by_name[name],
             plan.folds,
-            sets,
-            [progress.fold_scores(source.name, name, number) for number in range(len(sets))],
+            [progress.settings(source.name, name, number) for number in progress.set_numbers(source.name, name)],
+            [progress.fold_scores(source.name, name, number) for number in progress.set_numbers(source.name, name)],
         )
         for source in plan.data
-        for name, sets in plan.sets.items()
+        for name in plan.sets
     ]
     if studies:
         with folder.lock():

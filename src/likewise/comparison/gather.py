@@ -23,7 +23,8 @@ from likewise.data.ledger import CountedLook
 from likewise.data.packed import left_out
 from likewise.environment import versions
 from likewise.evaluation.retrieval import PerQuery
-from likewise.methods import Method, at
+from likewise.methods import RATE, Method, at
+from likewise.wording import listed
 
 RECORD_FAULT = (
     f"the record of looks at the test classes ({OPENINGS}) was deleted or edited after scores were stored: what it says now is not all "
@@ -38,7 +39,7 @@ class Gatherer:
         self.context, self.plan, self.store, self.about = context, context.plan, store, about
         self.progress = Progress(context.plan, store.claims())
         self.time_spent: dict[str, float] = defaultdict(float)
-        self.notes: list[str] = []
+        self.notes: list[str] = [*context.plan.notes]
         self._seals: dict[str, list[Seal]] = defaultdict(list)  # data set -> of the guard's record, as each score was stored
         self._looks: dict[str, CountedLook] = {}  # data set -> as it was stored with the first pictures
 
@@ -63,6 +64,7 @@ class Gatherer:
         record: list[Opening] = []
         looks, record_fault = {}, ""
         for source in plan.data:
+            self._note_edges(source.name)
             split = self.context.split(source.name)
             openings = split.test.record
             record += openings
@@ -94,6 +96,7 @@ class Gatherer:
             versions=now,
             record_fault=record_fault,
             looks=looks,
+            tune=plan.tune,
             notes=tuple(dict.fromkeys(self.notes)),
             average_ranks=average_ranks,
             critical_difference=critical_difference,
@@ -160,7 +163,7 @@ class Gatherer:
             self.notes.append(
                 f"{method.title}: tuning failed with every set of values, so it has those of its file: {self._tuning_fault(data, method)}"
             )
-        settings = {} if chosen is None else self.plan.sets[method.name][chosen]
+        settings = self.progress.settings(data, method.name, chosen)
         curves = [_curve(seed, result.facts["rows"]) for seed, result in enumerate(trainings) if result.facts["rows"]]
         if chosen is not None and curves and not point:
             curves[0] = self._with_validation(curves[0], data, method.name, chosen)
@@ -186,10 +189,10 @@ class Gatherer:
 
     def _trials(self, data: str, method: str) -> list[Trial]:
         trials = []
-        for number, values in enumerate(self.plan.sets.get(method, ())):
-            folds = self.progress.fold_scores(data, method, number)
-            num_folds = self.plan.folds
-            trials.append(Trial(number, dict(values), trial_score(folds, num_folds=num_folds), trial_state(folds, num_folds=num_folds)))
+        for number in self.progress.set_numbers(data, method):
+            folds, num_folds = self.progress.fold_scores(data, method, number), self.plan.folds
+            values, score = self.progress.settings(data, method, number), trial_score(folds, num_folds=num_folds)
+            trials.append(Trial(number, dict(values), score, trial_state(folds, num_folds=num_folds), folds[0]))
             for fold in range(len(folds)):
                 self._result(Piece("trial", data, "", method, number, fold))
         return trials
@@ -223,6 +226,20 @@ class Gatherer:
         if skipped:
             self.notes.append(f"{data}: {left_out(skipped, what=f'{part} images')}")
 
+    def _note_edges(self, data: str) -> None:
+        """Which methods did best at an edge of the rates they tried."""
+        where = f"{data}: " if len(self.plan.data) > 1 else ""
+        titles: dict[tuple[str, float], list[str]] = defaultdict(list)
+        for name in self.plan.sets:
+            rates = [self.progress.settings(data, name, number)[RATE] for number in self.progress.set_numbers(data, name)]
+            choice = self.progress.choice(data, name)
+            rate = self.progress.settings(data, name, choice).get(RATE)
+            if rate is not None and rate in (min(rates), max(rates)):
+                titles["higher" if rate == max(rates) else "lower", rate].append(self.plan.by_name[name].title)
+        for (side, rate), methods in titles.items():
+            edge = f"the {'highest' if side == 'higher' else 'lowest'} rate tried, {rate:g} times the protocol's"
+            self.notes.append(f"{where}{listed(methods)} did best at {edge}: a {side} one might do better")
+
     def _ranks(self, methods: list[MethodResult]) -> tuple[dict[str, float], float | None]:
         """Average ranks over the data sets of the methods that were scored on all of them."""
         if len(self.plan.data) < 2:
@@ -255,12 +272,6 @@ def equal_conditions(plan: Plan, weights: Path | None) -> dict[str, str]:
             f"{source.name}: {split['num_train']:,} items of {split['num_train_classes']:,} classes to train on, "
             f"{split['num_test']:,} of {split['num_test_classes']:,} to test on ({how})"
         )
-    tuned = "none: the values of the method files"
-    if plan.trials:
-        tuned = (
-            f"{plan.trials} sets of values for each method, the first that of its file, by MAP@R on {plan.folds} class-disjoint folds of "
-            "the training classes; after the first fold the worse half stops"
-        )
     return {
         "data": "; ".join(parts),
         "backbone": f"{protocol.backbone}, {protocol.pooling} pooling",
@@ -270,8 +281,26 @@ def equal_conditions(plan: Plan, weights: Path | None) -> dict[str, str]:
         "images seen": f"{protocol.steps * protocol.batch:,} ({protocol.steps:,} steps of {protocol.batch})",
         "optimiser": f"{protocol.optimizer}, {protocol.schedule} schedule, learning rate {protocol.learning_rate:g} times a method's own",
         "step that is scored": "the last",
-        "tuning": tuned,
+        "tuning": tuning_in_words(plan),
         "seeds": str(plan.seeds),
         "evaluation": f"{', '.join(protocol.metrics)}; K = {', '.join(map(str, protocol.ks))}; cosine, exact neighbours",
         "device": plan.device,
     }
+
+
+def tuning_in_words(plan: Plan) -> str:
+    if not plan.trials:
+        return "none: the values of the method files"
+    rates = f"{listed([f'{rate:g}' for rate in sorted(plan.rates)])} times the protocol's learning rate"
+    if plan.tune == "rate":
+        tried = f"{rates} for each method, and nothing else"
+    else:
+        tried = f"{plan.trials} sets of values for each method, the first that of its file; in turn with the same rates for all, {rates}"
+    if plan.folds == 1:
+        judged = "by MAP@R on one half of the training classes, after training on the other"
+    else:
+        judged = f"by MAP@R on {plan.folds} class-disjoint folds of the training classes; after the first fold the worse half stops"
+    return (
+        f"{tried}; {judged}; a trial shows each class as often as the final training. Where some method did best at the lowest or highest "
+        "rate, every method tried one beyond it"
+    )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
-from likewise.comparison.tuning import survivors, winner
+from likewise.comparison.tuning import INSIDE, edge_of, next_rate, num_parts, survivors, winner
 from likewise.configuration import Named, as_table, from_table, with_settings
-from likewise.methods import Method
-from likewise.protocols import Protocol
+from likewise.methods import RATE, Method
+from likewise.protocols import Protocol, Tune
 
 SWEEPABLE = ("dim", "batch")
 DECIDING_SCORE = "MAP@R"  # what sets of values are chosen by, and methods ranked
@@ -29,8 +30,7 @@ NO_METHOD = Method(
 Kind = Literal["trial", "final", "score", "items"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-# What a piece costs beside a training, about: for the time left.
-COST: dict[Kind, float] = {"trial": 1.0, "final": 1.0, "score": 0.1, "items": 0.1}
+LOOK_COST = 0.1  # of a score beside a training, about: for the time left
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,14 @@ class Plan:
     methods: tuple[Method, ...]
     protocol: Protocol
     trials: int
-    folds: int
+    folds: int  # that a set of values runs; 1: half of the training classes are held out, once
     seeds: int
+    tune: Tune = "rate"
     sweeps: dict[str, tuple[int, ...]] = field(default_factory=dict)  # "dim" or "batch" -> values
     weights: str = ""  # digest of the file
     device: Literal["cpu", "cuda"] = "cpu"
     sets: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)  # method -> the sets of values that tuning tries
+    notes: tuple[str, ...] = ()  # what had to be decided otherwise than was asked for
 
     def as_table(self) -> dict[str, Any]:
         """As the store holds it; `from_table` makes it again."""
@@ -146,9 +148,14 @@ class Plan:
         """A method with a dimension of its own has no place in a sweep over dimensions."""
         return not point.startswith("dim=") or method.head.dim is None
 
-    def with_set(self, method: str, number: int | None) -> Method:
-        """A method with one of its sets of values; None: as its file has it."""
-        return self.by_name[method] if number is None else with_settings(self.by_name[method], self.sets[method][number])
+    def cost(self, piece: Piece) -> float:
+        """What a piece costs beside a training, about: for the time left."""
+        return {"trial": 1 - 1 / num_parts(self.folds), "final": 1.0, "score": LOOK_COST, "items": LOOK_COST}[piece.kind]
+
+    @cached_property
+    def rates(self) -> tuple[float, ...]:
+        """The learning rates that every method tries, as multiples of the protocol's; empty without tuning."""
+        return tuple(values[RATE] for values in next(iter(self.sets.values()), ()))
 
 
 class Progress:
@@ -170,21 +177,73 @@ class Progress:
         pieces = [Piece("trial", data, "", method, number, fold) for fold in range(self.plan.folds)]
         return [self.claims[piece.key].score for piece in pieces if self.is_done(piece)]
 
+    def rates_beyond(self, data: str) -> dict[int, float]:
+        """Further rates that every method tries, by the number of their set: one beyond each edge at which some method did best.
+
+        They are judged by the first fold of the sets that were drawn, and only once: that a further rate is best widens nothing again.
+        What one method has shown is not undone by another, so that a rate once named here stays.
+        """
+        return self._widenings[data][0]
+
+    def is_widening_known(self, data: str) -> bool:
+        """Whether every method has shown where it does best, or both edges have been left behind anyway."""
+        return self._widenings[data][1]
+
+    @cached_property
+    def _widenings(self) -> dict[str, tuple[dict[int, float], bool]]:
+        return {source.name: self._widening(source.name) for source in self.plan.data}
+
+    def _widening(self, data: str) -> tuple[dict[int, float], bool]:
+        rates = self.plan.rates
+        if len(set(rates)) < INSIDE:
+            return {}, True
+        edges = {self._edge(data, method) for method in self.plan.sets}
+        beyond = {"highest": (len(rates), True), "lowest": (len(rates) + 1, False)}
+        found = {number: next_rate(rates, above=above) for edge, (number, above) in beyond.items() if edge in edges}
+        return found, None not in edges or len(found) == len(beyond)
+
+    def _edge(self, data: str, method: str) -> Literal["lowest", "highest", ""] | None:
+        """Where the method's best rate lies among those drawn; None while it has not tried them all."""
+        first = [Piece("trial", data, "", method, number) for number in range(len(self.plan.rates))]
+        return edge_of(self.plan.rates, [self.claims[piece.key].score for piece in first]) if all(map(self.is_done, first)) else None
+
+    def set_numbers(self, data: str, method: str) -> list[int]:
+        """The sets of values that are known to be tried, by their number."""
+        drawn = self.plan.sets.get(method, ())
+        return [*range(len(drawn)), *(self.rates_beyond(data) if drawn else ())]
+
+    def settings(self, data: str, method: str, number: int | None) -> dict[str, Any]:
+        """A set of values; of one with a rate beyond those drawn, everything else is the best drawn set's. None: the method file's."""
+        if number is None:
+            return {}
+        drawn = self.plan.sets[method]
+        if number < len(drawn):
+            return drawn[number]
+        first = {i: self.fold_scores(data, method, i)[:1] for i in range(len(drawn))}
+        return drawn[winner(first, num_folds=1) or 0] | {RATE: self.rates_beyond(data)[number]}
+
+    def method_with(self, data: str, method: str, number: int | None) -> Method:
+        """A method with one of its sets of values; None: as its file has it."""
+        return with_settings(self.plan.by_name[method], self.settings(data, method, number))
+
     def trial_pieces(self, data: str, method: str) -> list[Piece]:
         """The trials of one method that are known to be needed: the first fold of all sets, then the other folds of the better half."""
-        numbers = range(len(self.plan.sets.get(method, ())))
-        first = [Piece("trial", data, "", method, number, 0) for number in numbers]
-        if not all(map(self.is_done, first)):
+        drawn = [Piece("trial", data, "", method, number) for number in range(len(self.plan.sets.get(method, ())))]
+        if not all(map(self.is_done, drawn)):
+            return drawn
+        first = [Piece("trial", data, "", method, number) for number in self.set_numbers(data, method)]
+        if not self.is_widening_known(data) or not all(map(self.is_done, first)):
             return first
-        kept = survivors([self.claims[piece.key].score for piece in first])
+        kept = survivors({piece.number: self.claims[piece.key].score for piece in first})
         return first + [Piece("trial", data, "", method, number, fold) for fold in range(1, self.plan.folds) for number in kept]
 
     def is_chosen(self, data: str, method: str) -> bool:
-        return all(map(self.is_done, self.trial_pieces(data, method)))
+        known = method not in self.plan.sets or self.is_widening_known(data)
+        return known and all(map(self.is_done, self.trial_pieces(data, method)))
 
     def choice(self, data: str, method: str) -> int | None:
         """The number of the winning set; None for the values of the method file, without tuning or if every set failed."""
-        scores = {number: self.fold_scores(data, method, number) for number in range(len(self.plan.sets.get(method, ())))}
+        scores = {number: self.fold_scores(data, method, number) for number in self.set_numbers(data, method)}
         return winner(scores, num_folds=self.plan.folds)
 
     def final_pieces(self) -> Iterator[Piece]:
@@ -234,9 +293,10 @@ class Progress:
         """All pieces that there will be, as far as can be foreseen: for the time left."""
         pieces: list[Piece] = []
         for source in self.plan.data:
-            for method, sets in self.plan.sets.items():
-                kept = range((len(sets) + 1) // 2)
-                pieces += [Piece("trial", source.name, "", method, number) for number in range(len(sets))]
+            for method in self.plan.sets:
+                numbers = self.set_numbers(source.name, method)
+                kept = numbers[: math.ceil(len(numbers) / 2)]
+                pieces += [Piece("trial", source.name, "", method, number) for number in numbers]
                 pieces += [Piece("trial", source.name, "", method, number, fold) for fold in range(1, self.plan.folds) for number in kept]
             pieces.append(Piece("items", source.name))
         finals = list(self.final_pieces())

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from likewise.checks import known_name
 from likewise.comparison.plan import NO_METHOD, SWEEPABLE, UNTRAINED, Plan, Source
-from likewise.comparison.tuning import draw_sets
-from likewise.configuration import divided, with_settings
+from likewise.comparison.tuning import check_trials, draw_sets, tuning_folds
+from likewise.configuration import Choice, Uniform, divided, with_settings
 from likewise.data.dataset import Dataset, Features
 from likewise.data.readers import read
-from likewise.data.splits import SPLIT_SEED, folds, split
+from likewise.data.splits import SPLIT_SEED, Fold, Split, split
 from likewise.environment import checked_device
 from likewise.files import file_digest
 from likewise.methods import METHODS, Method, load_method
-from likewise.protocols import PROTOCOLS, Protocol, load_protocol
+from likewise.protocols import PROTOCOLS, Protocol, Tune, load_protocol
 
 # One or two of each of the papers' families, those that a first look should have.
 PAPER_METHODS = (
@@ -38,6 +38,7 @@ PAPER_METHODS = (
 )
 BEYOND_THE_PAPERS = "beyond the papers"  # `paper` in the method files
 
+Labels: TypeAlias = npt.NDArray[np.int64]
 MethodsAsked: TypeAlias = str | Path | Method | Sequence[str | Path | Method]
 DataAsked: TypeAlias = str | Path | Dataset | Sequence[str | Path | Dataset]
 
@@ -49,7 +50,9 @@ class Request:
     methods: names, .toml files or Methods; "papers", "all"; None: ten of the papers'.
     data: what `likewise.data.readers.read` takes, a Dataset, or several, over which ranks are averaged.
     protocol: a name, a .toml file or a Protocol; None: the one that suits the data.  settings: values of its fields that differ, by name.
-    trials, folds, seeds: of tuning and of the final trainings; None: the protocol's.
+    tune: "rate", the learning rate alone, or "all", every setting of a method; the rates are the same for every method.
+    trials, folds, seeds: sets of values that tuning tries (0: no tuning), folds of the training classes that it tries them on (1: half of
+    the classes are held out, once), and final trainings. None: the protocol's; so with tune.
     sweeps: {"dim": [64, 128]} or {"batch": [...]}: the final trainings again with each of these, and the values chosen without.
     weights: a file of pretrained weights of the backbone, where the protocol takes one.
     jobs: pieces at once on this machine; None: one a core, or one on a GPU.  device: "cpu", "cuda", or "auto": cuda where there is one.
@@ -64,6 +67,7 @@ class Request:
     data: DataAsked = "glyphs"
     protocol: str | Path | Protocol | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    tune: Tune | None = None
     trials: int | None = None
     folds: int | None = None
     seeds: int | None = None
@@ -79,9 +83,11 @@ class Request:
     command: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for name, value, least in (("jobs", self.jobs, 1), ("trials", self.trials, 0), ("folds", self.folds, 2), ("seeds", self.seeds, 1)):
+        for name, value, least in (("jobs", self.jobs, 1), ("trials", self.trials, 0), ("folds", self.folds, 1), ("seeds", self.seeds, 1)):
             if value is not None and value < least:
                 raise ValueError(f"{name}={value}: expected at least {least}")
+        if self.tune is not None:
+            known_name("tune", self.tune, get_args(Tune))
         for name, values in self.sweeps.items():
             known_name("sweep", name, SWEEPABLE)
             if not values or min(values) < 1 or len(set(values)) < len(values):
@@ -151,47 +157,97 @@ def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[
         what = f"setting {min(of_methods)!r} is a method's, and a comparison sets what is equal for all"
         raise ValueError(f"{what}: put it into a method file and give that file among the methods")
     protocol = with_settings(chosen, request.settings)
-    trials = protocol.trials if request.trials is None else request.trials
-    num_folds = protocol.folds if request.folds is None else request.folds
     weights = protocol.weights_file(request.weights)
     methods = methods_of(request.methods, chosen.name)
-    sources = []
+    tune = request.tune or protocol.tune
+    num_folds = protocol.folds if request.folds is None else request.folds
+    trials = protocol.trials if request.trials is None else request.trials
+    check_trials(trials, tune)
+    trained_on: dict[str, list[Labels]] = {}  # by data set: in the end, and in each fold of tuning
+    sources, notes = [], []
     for name, dataset in datasets.items():
         parts = split(dataset, seed=SPLIT_SEED)
-        labels = dataset.labels[parts.train]
-        if np.unique(labels, return_counts=True)[1].max() < 2:
-            raise ValueError(f"{name}: every training class has a single image: metric learning needs at least two images of a class")
-        if not parts.num_matched:
-            raise ValueError(
-                f"{name}: none of the {parts.test.num_items:,} test items has another one of its class to find, so no method could be "
-                "scored: test classes need at least two images"
-            )
-        sides = [dataset.labels[fold.train] for fold in folds(dataset, parts.train, k=num_folds, seed=SPLIT_SEED)] if trials else []
-        _check_batches(name, methods, protocol, [labels, *sides])
+        trained_on[name] = [_checked_training(name, dataset, parts, methods, protocol)]
         sources.append(Source(name, specs[name], parts.to_json()))
+        try:
+            held_out = tuning_folds(parts.train_part(dataset), num_folds) if trials else []
+            trained_on[name] += [_checked_fold(name, trained_on[name][0], fold, methods, protocol) for fold in held_out]
+        except ValueError as fault:
+            if request.trials is not None or request.folds is not None:
+                raise
+            notes.append(f"nothing was tuned, as no training classes can be held out for it: {fault}")
+    if notes:
+        trials = 0
+    searched = [_with_batches(method, protocol, [labels for sides in trained_on.values() for labels in sides]) for method in methods]
     return Plan(
         data=tuple(sources),
         methods=(*methods, NO_METHOD),
         protocol=protocol,
         trials=trials,
         folds=num_folds,
+        tune=tune,
         seeds=protocol.seeds if request.seeds is None else request.seeds,
         sweeps={name: tuple(values) for name, values in request.sweeps.items()},
         weights="" if weights is None else file_digest(weights),
         device="cuda" if checked_device(request.device).startswith("cuda") else "cpu",
-        sets={method.name: draw_sets(method, trials=trials) for method in methods} if trials else {},
+        sets={method.name: draw_sets(method, trials=trials, tune=tune, pretrained=weights is not None) for method in searched}
+        if trials
+        else {},
+        notes=tuple(notes),
     )
 
 
-def _check_batches(name: str, methods: Sequence[Method], protocol: Protocol, trained_on: Sequence[npt.NDArray[np.int64]]) -> None:
+def _with_batches(method: Method, protocol: Protocol, trained_on: Sequence[Labels]) -> Method:
+    """The method without choices of its sampler's settings that these classes cannot fill a batch with: to try them would tell nothing."""
+
+    def fits(name: str, value: Any) -> bool:
+        try:
+            for labels in trained_on:
+                with_settings(method, {name: value}).make_sampler(labels, protocol.batch, few_classes=protocol.few_classes)
+        except ValueError:
+            return False
+        return True
+
+    search: dict[str, Uniform | Choice] = {}
+    for name, kind in method.search.items():
+        if name.startswith("sampler.") and isinstance(kind, Choice):
+            kind = Choice(tuple(value for value in kind.choices if fits(name, value)))
+            if len(kind.choices) < 2:
+                continue
+        search[name] = kind
+    return replace(method, search=search)
+
+
+def _checked_training(name: str, dataset: Dataset, parts: Split, methods: Sequence[Method], protocol: Protocol) -> Labels:
+    """The labels of the training items, where something can be learned from them and found among the test items."""
+    labels = dataset.labels[parts.train]
+    if np.unique(labels, return_counts=True)[1].max() < 2:
+        raise ValueError(f"{name}: every training class has a single image: metric learning needs at least two images of a class")
+    if not parts.num_matched:
+        raise ValueError(
+            f"{name}: none of the {parts.test.num_items:,} test items has another one of its class to find, so no method could be "
+            "scored: test classes need at least two images"
+        )
+    _check_batches(f"{name} has {len(np.unique(labels))} training classes", methods, protocol, labels)
+    return labels
+
+
+def _checked_fold(name: str, labels: Labels, fold: Fold, methods: Sequence[Method], protocol: Protocol) -> Labels:
+    """The labels that a fold of the training items with these labels is trained on, where its held-out side can be scored."""
+    what = f"{name} has {len(np.unique(labels))} training classes and a fold of tuning has fewer of them"
+    _check_batches(what, methods, protocol, labels[fold.train])
+    if np.unique(labels[fold.validation], return_counts=True)[1].max() < 2:
+        raise ValueError(f"{what}: every class that it holds out has a single image")
+    return labels[fold.train]
+
+
+def _check_batches(what: str, methods: Sequence[Method], protocol: Protocol, labels: Labels) -> None:
     """Refuses what leaves no method a batch to train on, as a data set of few classes does. A single such method is noted later."""
     faults = []
     for method in methods:
         try:
-            for labels in trained_on:
-                method.make_sampler(labels, protocol.batch, few_classes=protocol.few_classes)
+            method.make_sampler(labels, protocol.batch, few_classes=protocol.few_classes)
         except ValueError as fault:
             faults.append(fault)
     if len(faults) == len(methods):
-        during = " and a fold of tuning has fewer of them" if len(trained_on) > 1 else ""
-        raise ValueError(f"{name} has {len(np.unique(trained_on[0]))} training classes{during}: {faults[0]}")
+        raise ValueError(f"{what}: {faults[0]}")

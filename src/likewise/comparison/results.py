@@ -14,7 +14,8 @@ import numpy.typing as npt
 from likewise.comparison.plan import UNTRAINED
 from likewise.comparison.tuning import TrialState
 from likewise.data.ledger import CountedLook
-from likewise.methods import Method
+from likewise.methods import RATE, Method
+from likewise.protocols import Tune
 
 SCORES = ("MAP@R", "R@1", "RP", "mAP", "NMI", "AMI")  # before any other; the first that every method has decides the order
 
@@ -40,6 +41,7 @@ class Trial:
     settings: dict[str, Any]  # dotted name in the method file -> value
     score: float | None  # mean MAP@R over the folds; None if pruned or failed
     state: TrialState
+    first: float | None = None  # MAP@R on the first fold, which every set ran; None if it failed there
 
 
 @dataclass(frozen=True)
@@ -103,14 +105,15 @@ class ComparisonResults:
     protocol: dict[str, Any]
     equal: dict[str, str]  # "backbone" -> "convnet, random weights, the same for every method"
     num_seeds: int
-    num_trials: int  # of tuning, the same for every method; 0: none
-    num_folds: int
+    num_trials: int  # that were drawn for each method; 0: no tuning
+    num_folds: int  # 1: half of the training classes were held out, once; 0: no tuning
     methods: tuple[MethodResult, ...]
     items: dict[str, TestItems]  # by data set
     guard_record: tuple[dict[str, Any], ...]  # every opening of the test classes
     versions: dict[str, str]
     record_fault: str = ""  # what was done to that record, if it is not as it was written
     looks: dict[str, CountedLook] = field(default_factory=dict)  # data set -> which look at its test classes this is
+    tune: Tune = "rate"  # what was tuned, where anything was
     notes: tuple[str, ...] = ()  # what the user should know: skipped images, singleton classes
     average_ranks: dict[str, float] = field(default_factory=dict)  # over several data sets
     critical_difference: float | None = None  # Nemenyi, at 5 %
@@ -126,6 +129,16 @@ class ComparisonResults:
         """After something that one process did, while the other jobs waited."""
         waiting = self.time_spent.get("waiting", 0.0) + (self.jobs - 1) * seconds
         return replace(self, time_spent=self.time_spent | {kind: seconds, "waiting": waiting}, elapsed=self.elapsed + seconds)
+
+    @property
+    def names_winner(self) -> bool:
+        """Whether any method may be called best: values that were never tuned tell as much about themselves as about their methods."""
+        return self.num_trials > 0
+
+    @property
+    def rates_tried(self) -> tuple[float, ...]:
+        """The learning rates that tuning tried, as multiples of the protocol's, rising."""
+        return tuple(sorted({trial.settings[RATE] for method in self.methods for trial in method.trials if RATE in trial.settings}))
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -154,6 +167,7 @@ class ComparisonResults:
             tuple(method for method in order if not method.apart),
             tuple(method for method in order if method.apart),
             point,
+            self.names_winner,
         )
 
 
@@ -167,6 +181,7 @@ class Board:
     equal: tuple[MethodResult, ...]  # under equal conditions, best first
     apart: tuple[MethodResult, ...]  # the others, best first
     point: dict[str, int]  # of a sweep, where there is nothing but a sweep
+    names_winner: bool = True  # see ComparisonResults
 
     @property
     def best(self) -> MethodResult | None:
@@ -183,7 +198,7 @@ class Board:
 
     def group(self, method: MethodResult) -> str:
         """Where a method stands: "best", "within noise of the best", or nothing to say."""
-        if method.apart:
+        if method.apart or not self.names_winner:
             return ""
         if method is self.best:
             return "best"

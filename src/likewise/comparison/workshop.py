@@ -19,15 +19,17 @@ from likewise.comparison.database import is_storage_fault
 from likewise.comparison.folder import EMBEDDINGS, ITEMS, NETWORKS, OPENINGS
 from likewise.comparison.plan import DECIDING_SCORE, UNTRAINED, Piece, Plan, Progress
 from likewise.comparison.store import PieceResult
+from likewise.comparison.tuning import tuning_folds
 from likewise.configuration import as_table, from_table
 from likewise.data.dataset import Dataset
 from likewise.data.guard import TestGuard, TestKey, TestPart
 from likewise.data.ledger import Occasion
 from likewise.data.packed import PackedImages
-from likewise.data.splits import SPLIT_SEED, Split, folds
+from likewise.data.splits import Split
 from likewise.environment import num_threads
 from likewise.files import file_digest, write_whole
 from likewise.models.network import Network, NetworkSpec, make_network
+from likewise.protocols import Protocol
 from likewise.training.feeds import Feed, make_feed
 from likewise.training.fit import fit
 from likewise.training.loop import network_spec
@@ -106,10 +108,9 @@ class Workshop:
             feed = self._training_feed(piece.data, watch)
             train, held_out = self._fold(piece, feed)
             with watch.measures("training"):
-                method = self.plan.with_set(piece.method, piece.number)
                 trained = fit(
-                    method,
-                    self.plan.protocol,
+                    progress.method_with(piece.data, piece.method, piece.number),
+                    self._for_share(train.num_classes / feed.num_classes),
                     train,
                     seed=piece.fold,
                     weights=self.context.weights,
@@ -120,7 +121,7 @@ class Workshop:
         return PieceResult({"rows": trained.rows}, score=trained.rows[-1][DECIDING_SCORE])
 
     def _final(self, piece: Piece, progress: Progress, watch: Stopwatch) -> PieceResult:
-        method = self.plan.with_set(piece.method, progress.choice(piece.data, piece.method))
+        method = progress.method_with(piece.data, piece.method, progress.choice(piece.data, piece.method))
         protocol = self.plan.at_point(piece.point)
         with self._split(piece.data).test.closed("training"):
             feed = self._training_feed(piece.data, watch)
@@ -195,10 +196,15 @@ class Workshop:
                 self._train[data] = make_feed(train, self.plan.protocol)
         return self._train[data]
 
+    def _for_share(self, share: float) -> Protocol:
+        """The protocol for a training on this share of the classes: each is seen as often as in the final training."""
+        steps = max(1, round(share * self.plan.protocol.steps))
+        return replace(self.plan.protocol, steps=steps, validate_every=steps)
+
     def _fold(self, piece: Piece, feed: Feed) -> tuple[Feed, Feed]:
         """The training and the held-out side of a fold. Positions, as the feed may lack images that cannot be decoded."""
         train = self._split(piece.data).train_part(self.context.datasets[piece.data])
-        fold = folds(train, np.arange(len(train)), k=self.plan.folds, seed=SPLIT_SEED)[piece.fold]
+        fold = tuning_folds(train, self.plan.folds)[piece.fold]
         sides = (np.flatnonzero(np.isin(feed.indices, side)) for side in (fold.train, fold.validation))
         trained_on, held_out = (feed.subset(side) for side in sides)
         return trained_on, held_out

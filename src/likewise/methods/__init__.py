@@ -23,6 +23,7 @@ HeadKind = Literal["linear", "layer_norm", "mlp", "rll", "none"]
 Level = Literal["low", "mid", "high"]
 
 REGISTRIES: dict[str, Mapping[str, Any]] = {"loss": LOSSES, "mining": MINERS, "sampler": SAMPLERS}
+RATE, HEAD_RATE = "rates.base", "rates.head"  # tuned over the same values for every method, so that no file says which
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Method:
     rates: Rates = Rates()
     ensemble: Ensemble = Ensemble()
     head_only: float = 0.0  # share of the steps, at first, in which only new layers learn
-    search: dict[str, Uniform | Choice] = field(default_factory=dict)  # dotted name -> what tuning may try
+    search: dict[str, Uniform | Choice] = field(default_factory=dict)  # dotted name -> what tuning may try, beside the rates
     published: dict[str, dict[str, float]] = field(default_factory=dict)  # protocol -> score -> percent
     under: dict[str, dict[str, Any]] = field(default_factory=dict)  # protocol -> dotted name -> value: the paper's own settings there
 
@@ -84,6 +85,9 @@ class Method:
             _check(f"setting of {self.mining.name}", self.mining, inspect.signature(miner).parameters)
         sampler = SAMPLERS[known_name("sampler", self.sampler.name, SAMPLERS)]
         _check(f"setting of the {self.sampler.name} sampler", self.sampler, sampler.settings_of_methods())
+        for name in (RATE, HEAD_RATE):
+            if name in self.search:
+                raise ValueError(f"{self.name}: {name!r} in [search]: every method tries the same values of it; leave it out")
         if self.norm is not None and (self.norm <= 0 or self.normalize is True):
             raise ValueError(f"{self.name}: norm={self.norm} must be above 0, and excludes normalize=true (length 1)")
         if self.ensemble.members < 1 or not 0 <= self.head_only < 1:

@@ -17,6 +17,7 @@ FOLDER = Path(__file__).parent
 PROTOCOLS: tuple[str, ...] = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 
 Pooling = Literal["avg", "max", "avg+max", "gem"]
+Tune = Literal["rate", "all"]
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,13 @@ class Protocol:
     ks: tuple[int, ...] = (1, 2, 4, 8)
     metrics: tuple[str, ...] = DEFAULT_METRICS
     # comparison
-    trials: int = 10  # of tuning, for each method
-    folds: int = 2
+    tune: Tune = "rate"  # what tuning tries: the learning rate alone, or every setting of a method
+    trials: int = 3  # of tuning, for each method
+    folds: int = 1  # of the training classes, for tuning; 1: half of them are held out, once
     seeds: int = 3
 
     def __post_init__(self) -> None:
-        for name in ("dim", "batch", "steps", "validate_every", "seeds"):
+        for name in ("dim", "batch", "steps", "validate_every", "folds", "seeds"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: expected at least 1")
         for name in ("learning_rate", "eps", "gamma"):

@@ -29,7 +29,7 @@ def recall_chart(board: Board, lines: Lines) -> list[Chart]:
 
 
 def validation_chart(board: Board, lines: Lines) -> list[Chart]:
-    if not any(curve.validation_steps for method in board.methods for curve in method.curves):
+    if not any(len(curve.validation_steps) > 1 for method in board.methods for curve in method.curves):
         return []
     note = "on held-out training classes"
     label = f"MAP@R on held-out training classes of {board.dataset} against the step, a line for each method"
@@ -100,7 +100,7 @@ def draw_leaderboard(axis: Axes, board: Board, lines: Lines) -> None:
         estimate, line = method.scores[board.leading], lines[method.name]
         axis.plot([100 * estimate.low, 100 * estimate.high], [place, place], color=line.colour, linewidth=2.2, solid_capstyle="round")
         axis.plot([100 * estimate.mean], [place], marker="D" if method.apart else "o", color=line.colour, markersize=5.5, linestyle="")
-    if board.best is not None and not math.isnan(board.best.scores[board.leading].mean):
+    if board.names_winner and board.best is not None and not math.isnan(board.best.scores[board.leading].mean):
         best = board.best.scores[board.leading]
         axis.axvspan(100 * best.low, 100 * best.high, color=lines[board.best.name].colour, alpha=0.1, linewidth=0)
     marks = {"best": " ★", "within noise of the best": " ≈"}
@@ -108,7 +108,8 @@ def draw_leaderboard(axis: Axes, board: Board, lines: Lines) -> None:
     axis.set_yticks(range(len(methods)), names)
     axis.set_ylim(len(methods) - 0.5, -0.5)
     axis.grid(axis="y", visible=False)
-    axis.set_xlabel(f"{board.leading} in %, mean and 95 % interval  (★ best, ≈ within noise of it)")
+    meaning = "  (★ best, ≈ within noise of it)" if board.names_winner else ""
+    axis.set_xlabel(f"{board.leading} in %, mean and 95 % interval{meaning}")
     axis.set_title(one_line(board.dataset))
 
 

@@ -15,7 +15,7 @@ from likewise.comparison.request import DataAsked, MethodsAsked, Request
 from likewise.comparison.results import ComparisonResults
 from likewise.comparison.workshop import Stopwatch
 from likewise.files import write_whole
-from likewise.protocols import Protocol
+from likewise.protocols import Protocol, Tune
 from likewise.reports.charts import (
     critical_difference_chart,
     leaderboard_chart,
@@ -37,6 +37,7 @@ def compare(
     *,
     protocol: str | Path | Protocol | None = None,
     settings: Mapping[str, Any] | None = None,
+    tune: Tune | None = None,
     trials: int | None = None,
     folds: int | None = None,
     seeds: int | None = None,
@@ -63,6 +64,7 @@ def compare(
         data=data,
         protocol=protocol,
         settings=settings or {},
+        tune=tune,
         trials=trials,
         folds=folds,
         seeds=seeds,

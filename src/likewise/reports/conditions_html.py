@@ -7,7 +7,7 @@ from typing import Any
 
 from likewise.comparison.results import Board, ComparisonResults
 from likewise.reports.markup import Markup, join, table, tag
-from likewise.reports.sentences import look_in_words
+from likewise.reports.sentences import look_in_words, tuning_in_words
 from likewise.wording import NONE, count_of, seconds_in_words
 
 HANDED_OUT = ("opened", "resumed")  # events of the guard in which somebody saw the test classes
@@ -32,8 +32,8 @@ def tuned_section(board: Board, results: ComparisonResults) -> Markup:
     if not rows:
         return tag("p", {}, "Nothing was tuned: every method ran with the values of its file.")
     heads = ("method", "setting", "tuned to", "in the method file", "best MAP@R on the folds, %")
-    folds = count_of(results.num_folds, "class-disjoint fold", "class-disjoint folds")
-    words = f"{count_of(results.num_trials, 'trial', 'trials')} for every method, scored by MAP@R on {folds} of the training classes."
+    words = tuning_in_words(results)
+    words = f"{words[:1].upper()}{words[1:]}. Scored by MAP@R on classes that the trial was not trained on."
     return join([tag("p", {}, words), table({"class": "facts"}, heads, rows)])
 
 
@@ -78,7 +78,8 @@ def origin_section(results: ComparisonResults) -> Markup:
 
 def use_section(results: ComparisonResults) -> Markup:
     """How to put the best method to work. Addressed from the page's own folder, which may be moved as a whole."""
-    parts = [tag("p", {}, "The best method's first seed lies in the folder of this page, ready to be used there:")]
+    which = "The best method's first seed" if results.names_winner else "The first seed of the first method in the table"
+    parts = [tag("p", {}, f"{which} lies in the folder of this page, ready to be used there:")]
     for data, place in results.best.items():
         winner = results.board(data).winner
         if winner is not None:

@@ -12,6 +12,7 @@ from likewise.reports.sentences import interval
 from likewise.wording import NONE, bytes_in_words, percent, seconds_in_words
 
 BAR = (96, 10)  # pixels
+UNTUNED = "No method is marked as best: untuned values were compared."
 GROUP_MARKS = {"best": ("★", "best"), "within noise of the best": ("≈", "within noise")}
 
 
@@ -20,16 +21,15 @@ def leaderboard(board: Board, lines: Mapping[str, MethodLine]) -> Markup:
     parts = []
     if board.equal:
         parts.append(_table(board, board.equal, lines))
-        parts.append(
-            tag(
-                "p",
-                {"class": "note"},
-                "Scores in %. Dot and bar: mean over seeds and its 95 % interval, over seeds and test classes together; all bars of "
-                "a score are on one scale. ★ best by ",
-                board.leading,
-                "; ≈ a paired test over test classes, corrected for many comparisons (Holm), does not tell it from the best.",
-            )
+        bars = (
+            "Scores in %. Dot and bar: mean over seeds and its 95 % interval, over seeds and test classes together; all bars of a score "
+            "are on one scale. "
         )
+        marks = (
+            f"★ best by {board.leading}; ≈ a paired test over test classes, corrected for many comparisons (Holm), does not tell it from "
+            "the best."
+        )
+        parts.append(tag("p", {"class": "note"}, bars, marks if board.names_winner else UNTUNED))
     if board.apart:
         parts.append(tag("h3", {}, "Not under equal conditions"))
         parts.append(_table(board, board.apart, lines))
@@ -38,7 +38,7 @@ def leaderboard(board: Board, lines: Mapping[str, MethodLine]) -> Markup:
 
 def _table(board: Board, methods: tuple[MethodResult, ...], lines: Mapping[str, MethodLine]) -> Markup:
     is_apart = bool(methods[0].apart)
-    with_p = any(method.p_value is not None for method in methods) and not is_apart
+    with_p = board.names_winner and any(method.p_value is not None for method in methods) and not is_apart
     heads = ["method", *(["apart because"] if is_apart else []), *board.scores, *(["p"] if with_p else []), "training", "memory"]
     about = {
         "p": "chance of a difference to the best this large if there were none, after Holm's correction",

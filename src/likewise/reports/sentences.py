@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from likewise.comparison.results import Board, ComparisonResults, Estimate
+from likewise.protocols import Protocol
 from likewise.wording import count_of, listed, percent, seconds_in_words
+
+TO_TUNE = f"the same command with --trials {Protocol.trials} and another --out tunes the learning rate of every method alike"
 
 
 def headline(board: Board) -> str:
     """Which method is best, and what is within noise of it."""
     best = board.best
+    if not board.names_winner:
+        return f"On {board.dataset} untuned values were compared, so that no winner is named: {TO_TUNE}."
     if best is None:
         return f"On {board.dataset} no two methods ran under equal conditions."
     score = best.scores[board.leading]
@@ -33,13 +38,19 @@ def look_in_words(results: ComparisonResults, board: Board) -> str:
 
 def conditions_in_words(results: ComparisonResults) -> str:
     seeds = count_of(results.num_seeds, "seed", "seeds")
-    tuned = (
-        f"{count_of(results.num_trials, 'tuning trial', 'tuning trials')} a method on "
-        f"{count_of(results.num_folds, 'fold', 'folds')} of the training classes"
-        if results.num_trials
-        else "no tuning: every method with the values of its file"
-    )
-    return f"{seeds} a method, {tuned}."
+    return f"{seeds} a method; {tuning_in_words(results)}."
+
+
+def tuning_in_words(results: ComparisonResults) -> str:
+    """What was tuned, and on what."""
+    if not results.num_trials:
+        return "no tuning: every method with the values of its file"
+    rates = f"{listed([f'{rate:g}' for rate in results.rates_tried])} times the protocol's"
+    where = f"{results.num_folds} folds" if results.num_folds > 1 else "half"
+    if results.tune == "rate":
+        return f"rates tuned alike, nothing else: {rates}, on {where} of the training classes"
+    num_sets = max((len(method.trials) for method in results.methods), default=results.num_trials)
+    return f"all settings tuned: {num_sets} sets of values a method with the same rates for all, on {where} of the training classes"
 
 
 def time_in_words(results: ComparisonResults) -> str:

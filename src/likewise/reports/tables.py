@@ -44,7 +44,7 @@ def csv_table(results: ComparisonResults) -> str:
     for method in results.methods:
         row: list[str | int | float | None] = [method.dataset, method.name, method.title, method.apart, method.dim]
         row += [method.sweep.get(name) for name in swept]
-        row += [int(method.within_noise), method.p_value]
+        row += [int(method.within_noise), method.p_value] if results.names_winner else [None, None]
         for name in scores:
             estimate = method.scores.get(name)
             row += [None] * len(parts) if estimate is None else [getattr(estimate, part) for part in parts]
@@ -76,7 +76,7 @@ def markdown_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
 
 
 def latex_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
-    """One tabular a data set, for the package booktabs; the best and what is within noise of it in bold."""
+    """One tabular a data set, for the package booktabs; the best and what is within noise of it in bold, where a best is named."""
     parts = [f"% {printable(results.title)}\n% {conditions_in_words(results)} Needs \\usepackage{{booktabs}} and UTF-8."]
     for board in boards:
         rows = [" & ".join(["method", *(latex_text(name) for name in board.scores)]) + r" \\", r"\midrule"]

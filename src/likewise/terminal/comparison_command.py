@@ -11,7 +11,7 @@ from rich.table import Table
 from likewise.comparison.request import Request
 from likewise.comparison.results import ComparisonResults
 from likewise.reports.comparison_report import compare_and_report
-from likewise.reports.sentences import time_in_words
+from likewise.reports.sentences import TO_TUNE, time_in_words
 from likewise.terminal.comparison_progress import live_progress
 from likewise.terminal.leaderboard import leaderboard_view
 from likewise.wording import printable
@@ -47,10 +47,11 @@ def closing_lines(results: ComparisonResults) -> list[str]:
     for data, place in results.best.items():
         winner = results.board(data).winner
         if winner is not None:
-            lines.append(f"best: {printable(winner.title)} on {printable(data)}, in {place}; use it with")
+            place_in_table = "best" if results.names_winner else "first in the table"
+            lines.append(f"{place_in_table}: {printable(winner.title)} on {printable(data)}, in {place}; use it with")
             lines.append(f"  likewise embed {shlex.quote(str(place))} IMAGES --out vectors.npz")
-    if not results.num_trials:
-        lines.append("untuned: --trials 8 with another --out tunes every method with the same budget, which takes longer")
+    if not results.names_winner:
+        lines.append(f"untuned: {TO_TUNE}")
     return lines
 
 

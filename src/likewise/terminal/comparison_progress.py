@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from likewise.comparison.folder import REPORT, find_folder
-from likewise.comparison.plan import COST, KINDS, Claim, Kind, OnProgress, Piece, Plan, Progress
+from likewise.comparison.plan import KINDS, Claim, Kind, OnProgress, Piece, Plan, Progress
 from likewise.comparison.store import Owner
 from likewise.wording import count_of
 
@@ -49,8 +49,8 @@ def live_progress() -> Iterator[OnProgress]:
             bar.update(
                 task,
                 description=stage(progress),
-                completed=sum(COST[piece.kind] for piece in done),
-                total=sum(COST[piece.kind] for piece in total),
+                completed=sum(map(progress.plan.cost, done)),
+                total=sum(map(progress.plan.cost, total)),
                 pieces=f"{len(done)}/{len(total)} pieces",
                 best=best_so_far(progress),
             )

@@ -50,7 +50,8 @@ def _view(results: ComparisonResults, num_scores: int, title_width: int) -> Iter
     if results.average_ranks:
         ranks = sorted(results.average_ranks.items(), key=lambda entry: entry[1])
         yield Text("average ranks: " + ", ".join(f"{printable(name)} {rank:.2f}" for name, rank in ranks))
-    yield Text(conditions_in_words(results) + "  ★ best, ≈ within noise of it", style="dim")
+    marks = "  ★ best, ≈ within noise of it" if results.names_winner else ""
+    yield Text(conditions_in_words(results) + marks, style="dim")
     for note in results.notes:
         yield Text(f"! {printable(note)}", style="yellow")
 
