@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
@@ -14,7 +15,8 @@ from likewise.comparison.folder import difference
 from likewise.comparison.plan import NO_METHOD, Claim, Piece, Plan, Progress, Source, why_apart
 from likewise.comparison.request import PAPER_METHODS, methods_of
 from likewise.comparison.tuning import draw_sets
-from likewise.methods import METHODS, load_method
+from likewise.configuration import with_settings
+from likewise.methods import METHODS, HeadKind, load_method
 from likewise.protocols import Tune
 
 from .tiny import tiny_protocol
@@ -274,8 +276,15 @@ def test_who_stands_apart() -> None:
     assert why_apart(load_method("dreml"), protocol, 48) == "4 models, 48 dimensions".replace(
         "4", str(load_method("dreml").ensemble.members), 1
     )
-    assert why_apart(load_method("ranked_list_multilevel"), protocol, 1536) == "1,536 dimensions"
-    assert why_apart(load_method("proxy_softmax_bits"), protocol, 8) == "8 bits"
+    assert why_apart(load_method("ranked_list_multilevel"), protocol, 1536) == "3 levels, 1,536 dimensions"
+    assert why_apart(load_method("proxy_softmax_bits"), protocol, 8) == "layer norm in its head, 8 bits"
+    assert why_apart(load_method("proxy_softmax"), protocol, 8) == "layer norm in its head"
+    raw = load_method("raw")
+    for kind in get_args(HeadKind):
+        reason = why_apart(with_settings(raw, {"head.kind": kind}), protocol, 8)
+        assert bool(reason) == (kind != "linear")
+        assert "head" in reason or not reason
+    assert why_apart(with_settings(raw, {"head.dim": 8, "memory": 64, "norm": 3.0, "rates.head": 2.0}), protocol, 8) == ""
     assert why_apart(NO_METHOD, protocol, 8) == "no training"
 
 

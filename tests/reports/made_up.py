@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from likewise.comparison.results import ComparisonResults, Curve, Estimate, MethodResult, TestItems, Trial
+from likewise.comparison.tuning import LADDER
 from likewise.data.dataset import Pixels
 from likewise.data.readers.glyphs import read_glyphs
 from likewise.evaluation import bootstrap, per_query
@@ -160,8 +161,8 @@ def _result(
         validation = tuple(scores["MAP@R"].mean * (1 - 0.7 * np.exp(-step / 80)) for step in steps[::3])
         curves.append(Curve(seed, steps, losses, steps[::3], tuple(map(float, validation))))
     trials = tuple(
-        Trial(i, {"rates.base": 1.0 + i}, None if i == 2 else 0.2 + 0.3 * float(random.random()), "pruned" if i == 2 else "complete")
-        for i in range(num_trials)
+        Trial(i, {"rates.base": rate}, None if i == 2 else score, "pruned" if i == 2 else "complete", None if i == 5 else score)
+        for i, (rate, score) in enumerate(zip(LADDER[:num_trials], (0.2 + 0.3 * random.random(num_trials)).tolist(), strict=True))
     )
     return MethodResult(
         name,
@@ -169,12 +170,12 @@ def _result(
         dataset,
         apart,
         dim,
-        {"rates.base": 1.7} if trials else {},
+        {"rates.base": 3.0} if trials else {},
         {"rates.base": 1.0} if trials else {},
         scores,
         None,
         False,
-        tuple(11.0 + seed for seed in range(len(seeds))),
+        tuple(3.0 * dim**0.5 + seed for seed in range(len(seeds))),
         300 << 20,
         tuple(curves),
         trials,

@@ -204,7 +204,7 @@ def test_the_page_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_plots_are_pictures(hostile: Path) -> None:
     plots = hostile.parent / "plots"
     stems = {path.stem for path in plots.iterdir()}
-    kinds = ("leaderboard", "recall", "validation", "training", "trials", "sweeps")
+    kinds = ("leaderboard", "recall", "validation", "training", "cost", "rates", "best_after", "sweeps")
     assert stems == {f"{kind}_{number}" for kind in kinds for number in (1, 2)} | {"weights", "critical_difference"}
     for stem in stems:
         with Image.open(plots / f"{stem}.png") as picture:

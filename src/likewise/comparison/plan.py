@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from likewise.comparison.tuning import INSIDE, edge_of, next_rate, num_parts, survivors, winner
 from likewise.configuration import Named, as_table, from_table, with_settings
-from likewise.methods import RATE, Method
+from likewise.methods import RATE, Head, HeadKind, Method
 from likewise.protocols import Protocol, Tune
 
 SWEEPABLE = ("dim", "batch")
@@ -315,13 +315,29 @@ class Progress:
 OnProgress: TypeAlias = Callable[[Progress], None]
 
 
+OTHER_HEADS: dict[HeadKind, str] = {
+    "layer_norm": "layer norm in its head",
+    "mlp": "MLP head",
+    "rll": "the ranked list authors' head",
+    "none": "no head",
+}
+
+
 def why_apart(method: Method, protocol: Protocol, width: int) -> str:
-    """Why a method is not under equal conditions; empty if it is."""
+    """Why a method is not under equal conditions; empty if it is.
+
+    Equal is the network that embeds in the end: one backbone, its last level, one linear layer, the protocol's dimension, real numbers.
+    How it came about (loss, mining, batches, a memory of earlier ones) is what is compared.
+    """
     if method.name == UNTRAINED:
         return "no training"
     reasons = []
     if method.ensemble.members > 1:
         reasons.append(f"{method.ensemble.members} models")
+    if len(method.head.levels) > 1:
+        reasons.append(f"{len(method.head.levels)} levels")
+    if method.head.kind != Head.kind:
+        reasons.append(OTHER_HEADS[method.head.kind])
     if method.head.binary:
         reasons.append(f"{width:,} bits")
     elif width != protocol.dim:

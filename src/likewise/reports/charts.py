@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from likewise.comparison.results import Board, ComparisonResults, Estimate, MethodResult, Trial
+from likewise.comparison.results import Board, ComparisonResults, Estimate, MethodResult
 from likewise.reports.drawing import FAINT, INK, SMALL, Chart, MethodLine, one_line
 from likewise.reports.method_curves import PairCurves
 from likewise.reports.weight_curves import COLOURS, LINES, NEGATIVES, POSITIVES, TICKS
@@ -16,6 +16,7 @@ from likewise.reports.weight_curves import COLOURS, LINES, NEGATIVES, POSITIVES,
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+COST_TICKS = tuple(step * 10.0**decade for decade in range(-2, 6) for step in (1, 2, 3, 5))
 SWEPT = {"dim": "embedding size", "batch": "batch size"}
 
 Lines: TypeAlias = Mapping[str, MethodLine]
@@ -44,12 +45,12 @@ def training_charts(board: Board, lines: Lines) -> list[Chart]:
     return [chart(method) for method in board.methods if any(curve.steps for curve in method.curves)]
 
 
-def trial_charts(board: Board, lines: Lines) -> list[Chart]:
-    def chart(method: MethodResult) -> Chart:
-        label = f"score of the tuning trials of {method.title}, one after the other"
-        return Chart(method.title, lambda axis: draw_trials(axis, method.trials, lines[method.name]), label, size=SMALL)
-
-    return [chart(method) for method in board.methods if method.trials]
+def cost_chart(board: Board, lines: Lines) -> list[Chart]:
+    if len(_with_cost(board)) < 2:
+        return []
+    label = f"{board.leading} of each method on {board.dataset} against the time of its training, and which no faster method beats"
+    note = f"{board.leading} against the seconds of a training; no method left of the line is as good"
+    return [Chart("Cost against quality", lambda axis: draw_costs(axis, board, lines), label, note)]
 
 
 def sweep_charts(results: ComparisonResults, board: Board, lines: Lines) -> list[Chart]:
@@ -167,22 +168,49 @@ def draw_training(axis: Axes, method: MethodResult, line: MethodLine) -> None:
     axis.set_ylabel("loss")
 
 
-def draw_trials(axis: Axes, trials: Sequence[Trial], line: MethodLine) -> None:
-    """Score of each tuning trial in turn, the best so far as a step line; trials that gave no score as crosses at the foot."""
-    from matplotlib.ticker import MaxNLocator
+def draw_costs(axis: Axes, board: Board, lines: Lines) -> None:
+    """Mean and 95 % interval of the leading score against the mean time of a training; the front's methods are named."""
+    methods = _with_cost(board)
+    for method in methods:
+        estimate, line = method.scores[board.leading], lines[method.name]
+        seconds, marker = method.mean_seconds, "D" if method.apart else "o"
+        axis.plot([seconds] * 2, [100 * estimate.low, 100 * estimate.high], color=line.colour, linewidth=1, alpha=0.5, gid=line.mark)
+        axis.plot([seconds], [100 * estimate.mean], marker=marker, color=line.colour, markersize=5, linestyle="", gid=line.mark)
+    front = cost_front([(method.mean_seconds, method.scores[board.leading].mean) for method in methods])
+    corners = [(methods[i].mean_seconds, 100 * methods[i].scores[board.leading].mean) for i in front]
+    axis.set_xscale("log")
+    low, high = min(method.mean_seconds for method in methods), max(method.mean_seconds for method in methods)
+    start, end = low / max(1.3, (high / low) ** 0.5), high * max(1.1, (high / low) ** 0.1)  # names stand left of their points
+    axis.set_xlim(start, end)
+    axis.step([x for x, _ in corners] + [end], [y for _, y in corners] + [corners[-1][1]], where="post", color=FAINT, linewidth=1, zorder=1)
+    bottom, top = axis.get_ylim()
+    above = math.inf  # of the last name, from the best down: names that would lie on another are left out
+    for i, (seconds, score) in reversed(list(zip(front, corners, strict=True))):
+        if above - score > 0.06 * (top - bottom):
+            axis.annotate(
+                one_line(methods[i].title), (seconds, score), (-6, 3), textcoords="offset points", ha="right", fontsize=8, color=INK
+            )
+            above = score
+    ticks = [value for value in COST_TICKS if start <= value <= end]
+    if ticks:
+        axis.set_xticks(ticks, [f"{value:g}" for value in ticks])
+        axis.set_xticks([], minor=True)
+    axis.set_xlabel("seconds of a training")
+    axis.set_ylabel(f"{board.leading} in %")
 
-    scored = [(trial.number + 1, 100 * trial.score) for trial in trials if trial.score is not None]
-    if scored:
-        numbers, scores = zip(*scored, strict=True)
-        axis.plot(numbers, scores, marker="o", markersize=3.5, linestyle="", color=line.colour, alpha=0.7)
-        axis.step(numbers, np.maximum.accumulate(scores), where="post", color=INK, linewidth=1.1)
-    without = [trial.number + 1 for trial in trials if trial.score is None]
-    foot = axis.get_xaxis_transform()
-    axis.plot(without, [0.04] * len(without), marker="x", markersize=4, linestyle="", color=FAINT, transform=foot, clip_on=False)
-    axis.set_xlim(0.5, max(trial.number for trial in trials) + 1.5)
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.set_xlabel("trial")
-    axis.set_ylabel("MAP@R in %")
+
+def cost_front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Of (cost, score) those that no other point beats, with no more cost and a better score, or less cost and no worse one; by cost."""
+    front: list[int] = []
+    for i in sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1])):
+        if not front or points[i][1] > points[front[-1]][1]:
+            front.append(i)
+    return front
+
+
+def _with_cost(board: Board) -> list[MethodResult]:
+    """The methods that were trained to some end."""
+    return [method for method in board.methods if method.mean_seconds > 0 and not math.isnan(method.scores[board.leading].mean)]
 
 
 def draw_weights(axis: Axes, curves: PairCurves) -> None:

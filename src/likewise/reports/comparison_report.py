@@ -17,18 +17,19 @@ from likewise.comparison.workshop import Stopwatch
 from likewise.files import write_whole
 from likewise.protocols import Protocol, Tune
 from likewise.reports.charts import (
+    cost_chart,
     critical_difference_chart,
     leaderboard_chart,
     recall_chart,
     sweep_charts,
     training_charts,
-    trial_charts,
     validation_chart,
     weight_charts,
 )
 from likewise.reports.drawing import write_picture
 from likewise.reports.page import Shared, report_page
 from likewise.reports.tables import csv_table, latex_table, markdown_table
+from likewise.reports.tuning_charts import best_after_chart, rate_charts
 
 
 def compare(
@@ -109,12 +110,14 @@ def write_report(results: ComparisonResults, folder: Path) -> Path:
             f"recall{ending}": recall_chart(board, lines),
             f"validation{ending}": validation_chart(board, lines),
             f"training{ending}": training_charts(board, lines),
-            f"trials{ending}": trial_charts(board, lines),
+            f"cost{ending}": cost_chart(board, lines),
+            f"rates{ending}": rate_charts(board, lines),
+            f"best_after{ending}": best_after_chart(board, lines),
             f"sweeps{ending}": sweep_charts(results, board, lines),
         }
     for name, drawn in charts.items():
         if drawn:
-            legend = name.startswith(("recall", "validation", "sweeps"))
+            legend = name.startswith(("recall", "validation", "sweeps", "cost", "best_after"))
             write_picture(drawn, plots / name, lines=lines, titles=titles, legend=legend)
     for name, text in (
         ("leaderboard.csv", csv_table(results)),

@@ -12,11 +12,11 @@ from likewise.comparison.results import Board, ComparisonResults, TestItems, rea
 from likewise.configuration import with_settings
 from likewise.methods import METHODS, load_method
 from likewise.reports.charts import (
+    cost_chart,
     critical_difference_chart,
     recall_chart,
     sweep_charts,
     training_charts,
-    trial_charts,
     validation_chart,
     weight_charts,
     weights_note,
@@ -30,6 +30,7 @@ from likewise.reports.markup import Markup, data_island, escape, join, tag
 from likewise.reports.method_curves import PairCurves, pair_curves
 from likewise.reports.ranked_lists import ranked_lists
 from likewise.reports.sentences import conditions_in_words, headline, look_in_words, time_in_words
+from likewise.reports.tuning_charts import best_after_chart, rate_charts
 from likewise.wording import count_of
 
 MOST_SPRITE_BYTES = 900_000  # of all data sets together; a third more in the page
@@ -86,7 +87,7 @@ def report_page(shared: Shared) -> str:
             data |= known
             sprites.append(rule)
         sections.append(
-            _section("tuning", "What was tuned", tuned_section(board, results), _trials(shared, board, number), of=board.dataset)
+            _section("tuning", "What was tuned", tuned_section(board, results), _tuning_charts(shared, board, number), of=board.dataset)
         )
     sections += _closing_sections(shared)
     page = _file("page.html")
@@ -146,7 +147,7 @@ def _board_sections(shared: Shared, board: Board, number: int) -> list[Section]:
     at = ", ".join(f"{name} = {value:,}" for name, value in board.point.items())
     note = tag("p", {}, f"All trainings belong to a sweep; this is the board at {at}.") if at else ""
     sections = [_section("leaderboard", "Leaderboard", note, leaderboard(board, lines), of=board.dataset)]
-    curves = recall_chart(board, lines) + sweep_charts(results, board, lines) + validation_chart(board, lines)
+    curves = cost_chart(board, lines) + recall_chart(board, lines) + sweep_charts(results, board, lines) + validation_chart(board, lines)
     if curves:
         words = "Bands are 95 % intervals. Point at a method above to see its lines alone, click to keep it so."
         note = tag("p", {"class": "note"}, words)
@@ -179,12 +180,20 @@ def _examples(shared: Shared, board: Board, items: TestItems, number: int, most_
     return sections, {key: items_data(items, shown, shown_map, sprite)}, rule
 
 
-def _trials(shared: Shared, board: Board, number: int) -> Markup:
-    charts = trial_charts(board, shared.lines)
-    if not charts:
-        return Markup("")
-    words = "Each dot is a trial, the line the best so far; a cross is a trial that was stopped early or failed."
-    return join([tag("h3", {}, "Tuning trials"), _charts(charts, f"trials-{number}"), tag("p", {"class": "note"}, words)])
+def _tuning_charts(shared: Shared, board: Board, number: int) -> Markup:
+    parts: list[str] = []
+    by_rate = rate_charts(board, shared.lines)
+    if by_rate:
+        words = (
+            "MAP@R on held-out training classes; the filled dot was chosen, a cross is a trial that failed. Dots are joined where nothing "
+            "but the rate differs. A best rate at either end might have a better one beyond it."
+        )
+        parts += [tag("h3", {}, "Score against rate"), _charts(by_rate, f"rates-{number}"), tag("p", {"class": "note"}, words)]
+    after = best_after_chart(board, shared.lines)
+    if after:
+        words = "Lines that still rise at the end belong to methods that further trials might raise; where lines cross, the budget decides."
+        parts += [_key(shared, board), _charts(after, f"after-{number}"), tag("p", {"class": "note"}, words)]
+    return join(parts)
 
 
 def _closing_sections(shared: Shared) -> list[Section]:
