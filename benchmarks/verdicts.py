@@ -66,6 +66,11 @@ def heavy(rng: np.random.Generator, size: tuple[int, ...]) -> np.ndarray:
     return rng.standard_t(3, size) / np.sqrt(3)
 
 
+def failing(rng: np.random.Generator, size: tuple[int, ...]) -> np.ndarray:
+    """A tenth of the trainings fails, by as much for all; mean 0, variance 1."""
+    return (0.1 - (rng.random(size) < 0.1) + 0.1 * rng.standard_normal(size)) / np.sqrt(0.09 + 0.01)
+
+
 def drawn(
     rng: np.random.Generator,
     times: int,
@@ -76,6 +81,7 @@ def drawn(
     seed_sizes: np.ndarray,
     class_sizes: np.ndarray,
     by_class: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray] = normal,
+    by_seed: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray] = normal,
     interaction: float = 0.0,
     shared: float = 0.0,
     lead: float = 0.0,
@@ -90,7 +96,7 @@ def drawn(
     for start in range(0, times, step):
         count = min(step, times - start)
         scores = by_class(rng, (count, num_methods, 1, classes)) * np.sqrt(classes) * class_sizes[:, None, None]
-        own = normal(rng, (count, num_methods, seeds, 1))
+        own = by_seed(rng, (count, num_methods, seeds, 1))
         common = normal(rng, (count, 1, seeds, 1))
         scores = scores + (np.sqrt(1 - shared) * own + np.sqrt(shared) * common) * np.sqrt(seeds) * ratio * seed_sizes[:, None, None]
         if interaction:
@@ -185,6 +191,7 @@ def other_shapes(rng: np.random.Generator, *, quick: bool) -> None:
             "seed_sizes": np.repeat([1.0, 5.0], [k - k // 2, k // 2]) / 3.6,
             "ratio": 2.0,
         },
+        "a tenth of the trainings fails": lambda k: {"by_seed": failing},
         "seed noise alone": lambda k: {"class_sizes": np.full(k, 1e-6)},
         "seed noise alone, over a factor of 30": lambda k: {"class_sizes": np.full(k, 1e-6), "seed_sizes": spread(k, 30)},
         "interaction of seeds and classes alone": lambda k: {"class_sizes": np.full(k, 1e-6), "ratio": 0.0, "interaction": 1.0},
@@ -316,40 +323,29 @@ def redrawn(rng: np.random.Generator, folder: Path, *, quick: bool) -> None:
         pairs = np.corrcoef(scores.mean(axis=-1))[np.triu_indices(num_methods, 1)]
         print(f"correlation of seeds between methods: median {np.median(pairs):.2f}, {pairs.min():.2f} to {pairs.max():.2f}")
     centred = scores - scores.mean(axis=(1, 2), keepdims=True)
-    equal: dict[str, Callable[[int], np.ndarray]] = {
-        "methods permuted in every class": lambda count: permuted(rng, scores, count),
-        "methods put on one mean": lambda count: np.broadcast_to(centred, (count, *centred.shape)),
-    }
     class_counts = [count for count in (10, 20, 50, 100) if count < num_classes] + [num_classes]
     print("\nSeeds and classes drawn with replacement. Any of equal methods called behind; then, of the methods as they are, how often a")
     print(f"method's own interval covers its mean and how often all differences to the best are covered; in %, {accuracy(times)}\n")
     head("", ["seeds", *(f"{count} classes" for count in class_counts)])
     for seeds in (2, 3, 5, 10) if num_seeds > 1 else (1,):
-        for name, make in equal.items():
-            line(
-                name, [str(seeds), *(f"{100 * judged(redraw(rng, make, times, seeds, classes))['wrong']:.1f}" for classes in class_counts)]
-            )
-        cells = []
-        for classes in class_counts:
-            real = redraw(rng, lambda count: np.broadcast_to(scores, (count, *scores.shape)), times, seeds, classes)
-            result = judged(real, scores.mean(axis=(1, 2)))
-            cells.append(f"{100 * result['means']:.1f}, {100 * result['differences']:.1f}")
-        line("as they are: mean, differences", [str(seeds), *cells])
+        permuted = [judged(redraw(rng, scores, times, seeds, classes, permute=True)) for classes in class_counts]
+        line("methods permuted in every class", [str(seeds), *(f"{100 * result['wrong']:.1f}" for result in permuted)])
+        shifted = [judged(redraw(rng, centred, times, seeds, classes)) for classes in class_counts]
+        line("methods put on one mean", [str(seeds), *(f"{100 * result['wrong']:.1f}" for result in shifted)])
+        real = [judged(redraw(rng, scores, times, seeds, classes), scores.mean(axis=(1, 2))) for classes in class_counts]
+        line("as they are", [str(seeds), *(f"{100 * result['means']:.1f}, {100 * result['differences']:.1f}" for result in real)])
 
 
-def permuted(rng: np.random.Generator, scores: np.ndarray, count: int) -> np.ndarray:
-    order = rng.random((count, scores.shape[0], 1, scores.shape[2])).argsort(axis=1)
-    return np.take_along_axis(np.broadcast_to(scores, (count, *scores.shape)), np.broadcast_to(order, (count, *scores.shape)), axis=1)
-
-
-def redraw(rng: np.random.Generator, make: Callable[[int], np.ndarray], times: int, seeds: int, classes: int) -> Iterator[Noise]:
+def redraw(rng: np.random.Generator, scores: np.ndarray, times: int, seeds: int, classes: int, *, permute: bool = False) -> Iterator[Noise]:
+    """What `measured` makes of classes, and seeds of each method, drawn from (methods, seeds, classes); or with methods permuted in each."""
+    num_methods, num_seeds, num_classes = scores.shape
     for _ in range(0, times, 50):
-        scores = make(50)
-        _, num_methods, num_seeds, num_classes = scores.shape
-        at_class = rng.integers(num_classes, size=(50, 1, 1, classes))
+        place = np.broadcast_to(np.arange(num_methods)[:, None, None], (50, num_methods, 1, classes))
+        if permute:
+            place = rng.permuted(place, axis=1)
         at_seed = rng.integers(num_seeds, size=(50, num_methods, seeds, 1))
-        scores = scores[np.arange(50)[:, None, None, None], np.arange(num_methods)[:, None, None], at_seed, at_class]
-        noise = measured([scores[:, m] for m in range(num_methods)])
+        drawn_scores = scores[place, at_seed, rng.integers(num_classes, size=(50, 1, 1, classes))]
+        noise = measured([drawn_scores[:, m] for m in range(num_methods)])
         yield noise if seeds > 1 else replace(noise, seed_freedom=np.full(num_methods, np.inf))
 
 
