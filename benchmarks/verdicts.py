@@ -171,7 +171,9 @@ def error_rates(rng: np.random.Generator, *, quick: bool) -> None:
     print(f"\nWorst of {cells} cells (2.3 % of cells with a true 5 % would pass 5 % by two standard errors: {above} do):\n")
     for chance, times, where in sorted(worst, reverse=True)[:6]:
         print(f"- {percent(chance, times)}: {where}")
-    print("\nA method's own interval covers its mean, in % (least and most over methods, noises and ratios):\n")
+    print(
+        "\nA method's own interval covers its mean, in % (mean over methods; least and most over numbers of methods, noises and ratios):\n"
+    )
     head("seeds", [f"{count} classes" for count in class_counts])
     for seeds in seed_counts:
         ranges = [coverage[seeds, classes] for classes in class_counts]
@@ -337,7 +339,7 @@ def redrawn(rng: np.random.Generator, folder: Path, *, quick: bool) -> None:
 
 
 def redraw(rng: np.random.Generator, scores: np.ndarray, times: int, seeds: int, classes: int, *, permute: bool = False) -> Iterator[Noise]:
-    """What `measured` makes of classes, and seeds of each method, drawn from (methods, seeds, classes); or with methods permuted in each."""
+    """What `measured` makes of classes, and of seeds of each method, drawn from (methods, seeds, classes)."""
     num_methods, num_seeds, num_classes = scores.shape
     for _ in range(0, times, 50):
         place = np.broadcast_to(np.arange(num_methods)[:, None, None], (50, num_methods, 1, classes))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import optimize, stats
 
-from likewise.evaluation.noise import measured, moderated, of_differences, of_means
+from likewise.evaluation.noise import Spread, measured, moderated, of_differences, of_means
 from likewise.evaluation.verdict import Verdict, chances_of_being_best, verdict
 
 
@@ -162,6 +162,24 @@ def test_equal_methods_are_seldom_called_behind(methods: int, seeds: int, by_see
     low, high = of_means(noise).limits(0.05)
     covered = ((low <= 0.5) & (high >= 0.5)).mean()
     assert 0.93 - within(0.93, times) <= covered <= 0.97 + within(0.97, times)
+
+
+@pytest.mark.parametrize("ratio", [0.1, 1, 16, 100, 10_000])
+def test_seeds_that_agree_by_chance_are_no_knowledge(ratio: float) -> None:
+    """One difference of ten methods' 45, two seeds, 200 classes; seed variance `ratio` times class variance. The chance is exact given
+    the variances, whose draws are averaged."""
+    rng = np.random.default_rng(0)
+    alpha, times = 0.05 / 45, 200_000
+    by_class, by_seed = rng.chisquare(199, times) / 199, ratio * rng.chisquare(1, times)
+    spread = Spread(np.zeros(times), by_class, by_seed, 199, np.ones(times), np.zeros(times))
+    deviations = np.sqrt(spread.variance / (1 + ratio))
+
+    def chance(bound: np.ndarray) -> float:
+        return float(2 * stats.norm.sf(bound * deviations).mean())
+
+    assert chance(spread.bound(alpha)) < 1.1 * alpha  # within the error of the mean
+    if 16 <= ratio <= 100:
+        assert chance(stats.t.isf(alpha / 2, spread.freedom)) > 40 * alpha
 
 
 def test_identical_trainings_are_seldom_called_behind() -> None:

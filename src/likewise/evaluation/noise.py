@@ -59,8 +59,8 @@ class Spread:
     The bound c on |value - truth| / sqrt(variance) joins the t quantiles of both, q_class at level alpha / class_comparisons and q_seed at
     alpha / seed_comparisons, by the seeds' share r of the variance: c^2 = (1 - r^p) q_class^2 + r^p q_seed^2.
     With p = 1 the chance of passing it is at most alpha, whatever the true share (Banerjee 1960), which the usual degrees of freedom
-    (Satterthwaite) do not give: two seeds that happen to agree look like much knowledge there, and at the small alpha of many
-    comparisons it errs up to 50 times as often as it says. p = 2 holds the error of a single interval nearer to alpha from both sides.
+    (Satterthwaite) do not give: two seeds that happen to agree look like much knowledge there, and at the small alpha that many
+    comparisons need it errs tens of times as often as it says. p = 2 holds the error of a single interval nearer to alpha from both sides.
 
     Class scores are skewed (most classes near 0, a few far above): Hall's (1992) cubic transformation takes the skewness out of t. How
     skewed a difference is cannot be told from few classes, so where `symmetric` limits are asked for it may widen them but not narrow them.
