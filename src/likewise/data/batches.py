@@ -154,12 +154,32 @@ def copied_batch(
     scale, shift = _normalisation(augmentation.mean, augmentation.std, torch.device("cpu"))
     later = augmentation.colours
     crop_scale, crop_shift = (torch.full((3,), 1 / 255), torch.zeros(3)) if later else (scale, shift)
-    sources = [packed.image(position) for position in chosen.tolist()]
-    images = copied_crops(sources, choices, height=size[0], width=size[1], scale=crop_scale, shift=crop_shift, antialias=antialias)
+    whole = whole_images(packed, chosen, choices, size)
+    if whole is not None:
+        images = whole.to(torch.float32).view(len(chosen), size[0], -1)
+        images = images.mul_(crop_scale.repeat(size[1])).add_(crop_shift.repeat(size[1])).view(len(chosen), *size, 3)
+    else:
+        sources = [packed.image(position) for position in chosen.tolist()]
+        images = copied_crops(sources, choices, height=size[0], width=size[1], scale=crop_scale, shift=crop_shift, antialias=antialias)
     if later:
         for image, factors in zip(images[:, None], torch.from_numpy(_factors(choices))[:, None], strict=True):
             torch.addcmul(shift, jittered(image, factors), 255 * scale, out=image)  # while the image is in the core's cache
     return erased(images, torch.from_numpy(_rectangles(choices))) if augmentation.erase else images
+
+
+def whole_images(packed: PackedImages, chosen: Int64s, choices: Choices, size: tuple[int, int]) -> Tensor | None:
+    """uint8 (images, bytes), all taken in one go, where images of one size are wanted as they are; None otherwise.
+
+    A small network on small images would spend a sixth of its time on taking them one by one.
+    """
+    height, width = size
+    offsets, num_bytes = packed.offsets.numpy()[chosen], height * width * 3
+    as_they_are = (choices.height == height) & (choices.width == width) & ~choices.mirror
+    of_this_size = (packed.heights.numpy()[chosen] == height) & (packed.widths.numpy()[chosen] == width) & (offsets % num_bytes == 0)
+    if not (as_they_are & of_this_size).all():
+        return None
+    rows = packed.buffer[: len(packed.buffer) // num_bytes * num_bytes].view(-1, num_bytes)
+    return rows[torch.from_numpy(offsets // num_bytes)]
 
 
 def gathered_batch(

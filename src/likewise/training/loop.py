@@ -89,8 +89,7 @@ class Training:
             codes, protocol.batch, few_classes=protocol.few_classes, seed=seed, rank=devices.rank, num_ranks=devices.num_ranks
         )
         self.network = make_network(network_spec(method, protocol, feed.in_features), seed=seed, weights=weights).to(self.device)
-        if self.device.type == "cuda":
-            self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as batches are
         if protocol.frozen_batch_norm:
             freeze_batch_norm(self.network)
         self.objectives = Objectives(
@@ -203,7 +202,7 @@ class Training:
 
     def _add_gradients(self, inputs: Tensor, labels: Tensor, positions: Tensor) -> None:
         """The gradients of the next step, of all ranks, and its loss."""
-        torch.manual_seed((self.seed * 1_000_003 + self.step) * 4099 + self.devices.rank)  # of miners that draw
+        self._seed_draws((self.seed * 1_000_003 + self.step) * 4099 + self.devices.rank)
         set_rates(self.optimizer, self.method, self.protocol, self.step)
         items = positions.to(self.device) if self.method.memory else positions
         total = self._summed
@@ -217,6 +216,12 @@ class Training:
                 self.sampler.update(self.devices.gathered(embeddings[-1]), self.devices.gathered(labels))
         self.step += 1
         self._summed, self._num_summed = total, self._num_summed + 1
+
+    def _seed_draws(self, seed: int) -> None:
+        """Of miners that draw. torch.manual_seed asks for every kind of device, which takes milliseconds."""
+        torch.default_generator.manual_seed(seed)
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
 
     def _update(self) -> None:
         self.optimizer.step()

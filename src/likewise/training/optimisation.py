@@ -40,11 +40,10 @@ def make_optimizer(
         group["base"] = group["lr"] = group["lr"] * rates.base * protocol.learning_rate
     if not groups:
         raise ValueError(f"{method.name} under {protocol.name} has nothing to learn: a backbone without weights needs a head")
-    fused = all(parameter.is_cuda for group in groups for parameter in group["params"])
     if protocol.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=protocol.learning_rate, momentum=protocol.momentum, fused=fused)
+        return torch.optim.SGD(groups, lr=protocol.learning_rate, momentum=protocol.momentum, fused=True)
     kind = torch.optim.AdamW if protocol.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, lr=protocol.learning_rate, eps=protocol.eps, fused=fused)
+    return kind(groups, lr=protocol.learning_rate, eps=protocol.eps, fused=True)
 
 
 def set_rates(optimizer: torch.optim.Optimizer, method: Method, protocol: Protocol, step: int) -> float:
