@@ -17,6 +17,7 @@ TAPS = {  # channels of low, mid and high, and the sides of their maps for image
     "resnet50_v1": ((512, 1024, 2048), (8, 4, 2)),
     "bn_inception": ((576, 1056, 1024), (4, 2, 2)),
     "convnet": ((64, 128, 256), (16, 8, 4)),
+    "convnet_small": ((32, 64, 128), (16, 8, 4)),
     "mlp": ((512, 512, 512), ()),
     "identity": ((10, 10, 10), ()),
 }

@@ -24,6 +24,7 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
     "resnet50_v1": partial(ResNet, (3, 4, 6, 3), partial(Bottleneck, stride_on="conv1"), expansion=EXPANSION),
     "bn_inception": BNInception,
     "convnet": ConvNet,
+    "convnet_small": partial(ConvNet, (16, 16, 32, 64, 128)),  # a quarter of the work
     "mlp": MLP,
     "identity": Identity,
 }

@@ -8,18 +8,19 @@ from likewise.models.backbones.backbone import Level, StagedBackbone
 
 
 class ConvNet(StagedBackbone):
-    """Five 3x3 convolutions with batch norm and ReLU: 32, 32, 64, 128, 256 channels.
+    """Five 3x3 convolutions with batch norm and ReLU, of `widths` channels.
 
     The first strides by 2, which leaves a quarter of the work, the second does not, the others do. At the end a 32-pixel image is 2 x 2:
     what is drawn where is then in the channels, and pooling loses little of it. Taps after the third (1/4 of the side), fourth and fifth.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, widths: tuple[int, int, int, int, int] = (32, 32, 64, 128, 256)) -> None:
         super().__init__()
-        self.channels = {"low": 64, "mid": 128, "high": 256}
-        self.low = nn.Sequential(*_layer(3, 32, stride=2), *_layer(32, 32, stride=1), *_layer(32, 64, stride=2))
-        self.mid = nn.Sequential(*_layer(64, 128, stride=2))
-        self.high = nn.Sequential(*_layer(128, 256, stride=2))
+        first, second, low, mid, high = widths
+        self.channels = {"low": low, "mid": mid, "high": high}
+        self.low = nn.Sequential(*_layer(3, first, stride=2), *_layer(first, second, stride=1), *_layer(second, low, stride=2))
+        self.mid = nn.Sequential(*_layer(low, mid, stride=2))
+        self.high = nn.Sequential(*_layer(mid, high, stride=2))
 
     def stem(self, inputs: Tensor) -> Tensor:
         return inputs
