@@ -97,7 +97,7 @@ def training(
     chosen: Method, protocol: Protocol = PROTOCOL, *, dataset: Dataset | None = None, held_out: Dataset | None = None, **settings: Any
 ) -> Training:
     """A training on all classes of the data set, at its first step."""
-    feed = make_feed(dataset or (pictures() if protocol.backbone == "convnet" else vectors()), protocol)
+    feed = make_feed(dataset or (pictures() if protocol.backbone.startswith("convnet") else vectors()), protocol)
     validation = None if held_out is None else make_feed(held_out, protocol)
     settings = {"seed": 0, "devices": Devices(protocol, device="cpu"), "validation": validation} | settings
     return Training(chosen, protocol, feed, **settings)
