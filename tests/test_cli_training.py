@@ -342,7 +342,7 @@ def test_a_diverged_run_is_said_in_words(place: Path) -> None:
 
 
 def weights_file(path: Path, **changes: tuple[int, ...]) -> Path:
-    state = {name: value.clone() for name, value in make_backbone("convnet").state_dict().items()}
+    state = {name: value.clone() for name, value in make_backbone("convnet_small").state_dict().items()}
     save_file(state | {name.replace("__", "."): torch.zeros(shape) for name, shape in changes.items()}, path)
     return path
 

@@ -25,7 +25,7 @@ RATE = PROTOCOL.learning_rate
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
     torch.manual_seed(3)
-    save_file(make_backbone("convnet").state_dict(), tmp_path / "convnet.safetensors")
+    save_file(make_backbone("convnet_small").state_dict(), tmp_path / "convnet.safetensors")
     return tmp_path / "convnet.safetensors"
 
 
@@ -64,7 +64,7 @@ def test_weights_go_into_the_backbone(weights: Path) -> None:
     protocol = replace(PROTOCOL, weights="optional")
     loaded, plain = (training(method("raw"), protocol, weights=file).network for file in (weights, None))
     torch.manual_seed(3)
-    assert_equal_weights(dict(loaded.members[0].backbone.state_dict()), make_backbone("convnet").state_dict())  # type: ignore[operator,union-attr]
+    assert_equal_weights(dict(loaded.members[0].backbone.state_dict()), make_backbone("convnet_small").state_dict())  # type: ignore[operator,union-attr]
     heads = [network.members[0].heads.state_dict() for network in (loaded, plain)]  # type: ignore[operator,union-attr]
     assert_equal_weights(*heads)
 

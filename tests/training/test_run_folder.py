@@ -44,7 +44,7 @@ def test_another_runs_folder_is_left_alone(run: Path) -> None:
 def test_a_run_goes_on_with_its_own_weights_alone(tmp_path: Path) -> None:
     """What the backbone started from is part of the run: another file, or none, is another run."""
     for name in ("own", "other"):
-        save_file(make_backbone("convnet").state_dict(), tmp_path / f"{name}.safetensors")
+        save_file(make_backbone("convnet_small").state_dict(), tmp_path / f"{name}.safetensors")
     settings: dict[str, Any] = {"protocol": replace(PROTOCOL, weights="optional"), "out": tmp_path / "run", "device": "cpu"}
     result = train("raw", pictures(), weights=tmp_path / "own.safetensors", **settings)
     (tmp_path / "run" / "scores.json").unlink()  # as if it had been stopped before its end
