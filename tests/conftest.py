@@ -11,7 +11,7 @@ import torch
 
 from .cases import hold_positives
 
-# `pytest -m fast`: the core, but for the tests in these files that are marked `slow`.
+# `pytest -m fast`: the core, but for the tests in these files that are marked `slow`,
 FAST = (
     "comparison/test_plan.py",
     "comparison/test_request.py",
@@ -32,16 +32,29 @@ FAST = (
     "test_protocol_files.py",
     "test_references.py",
 )
+# and a training and a comparison, the tests in these that are marked `fast`.
+WITH_FAST_TESTS = ("comparison/test_compare.py", "training/test_train.py")
+
+
+def _is_among(path: Path, places: tuple[str, ...]) -> bool:
+    return any(path.is_relative_to(Path(__file__).parent / place) for place in places)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m fast` other files are not even imported."""
+    others = collection_path.name.startswith("test_") and not _is_among(collection_path, (*FAST, *WITH_FAST_TESTS))
+    return True if others and config.option.markexpr == "fast" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    fast = [Path(__file__).parent / name for name in FAST]
     for item in items:
-        if any(item.path.is_relative_to(place) for place in fast) and item.get_closest_marker("slow") is None:
+        if _is_among(item.path, FAST) and item.get_closest_marker("slow") is None:
             item.add_marker(pytest.mark.fast)
+        elif item.get_closest_marker("fast") is not None:
+            assert _is_among(item.path, (*FAST, *WITH_FAST_TESTS)), f"{item.nodeid} is marked fast: name its file in tests/conftest.py"
 
 
-@pytest.fixture(params=["masks", "columns"])
+@pytest.fixture(params=["masks", pytest.param("columns", marks=pytest.mark.slow)])
 def positives(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Positives held as masks over whole rows, then as the few columns of the anchor's class, whatever the batch's size."""
     hold_positives(monkeypatch, as_columns=request.param == "columns")

@@ -20,7 +20,7 @@ from likewise.references import batch_rows
 from likewise.rows import Grouping
 
 from .allocations import LargestTensor, peak_bytes
-from .cases import MINED_LOSSES, Outcome, assert_same, hold_positives, make, outcome
+from .cases import MINED_LOSSES, Outcome, assert_same, during, hold_positives, make, outcome
 from .losses.oracles import batch
 
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
@@ -58,13 +58,13 @@ def test_blocks_give_each_row_once(engine: Blocked, num_rows: int) -> None:
         assert len(sizes) == 1
 
 
-@pytest.mark.parametrize(("block", "tile"), [(14, 4), (7, 3), (5, 5), (6, 1), (14, 13)])
 @pytest.mark.parametrize("name", MINED_LOSSES)
-def test_tiles_change_nothing(name: str, block: int, tile: int, positives: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles_change_nothing(name: str, positives: str, monkeypatch: pytest.MonkeyPatch) -> None:
     embeddings, labels = batch("unbalanced", 6)
     expected = value_and_gradient(make(name, block=None), embeddings, labels)
-    with every_objective_uses(Blocked(block, tile=tile), monkeypatch):
-        assert_same(value_and_gradient(make(name), embeddings, labels), expected, **TIGHT)
+    for block, tile in ((14, 4), (7, 3), (5, 5), (6, 1), (14, 13)):
+        with during(block, tile), every_objective_uses(Blocked(block, tile=tile), monkeypatch):
+            assert_same(value_and_gradient(make(name), embeddings, labels), expected, **TIGHT)
 
 
 @pytest.mark.parametrize("name", MINED_LOSSES)
@@ -133,6 +133,7 @@ def train(name: str, embeddings: Tensor, labels: Tensor, **options: Any) -> None
     objective(embeddings.clone().requires_grad_(), labels).backward()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MINED_LOSSES)
 def test_blocked_makes_nothing_of_anchors_times_references(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At batch 512 no tensor of 512 x 512 elements is ever made, not even for a moment."""
@@ -144,6 +145,7 @@ def test_blocked_makes_nothing_of_anchors_times_references(name: str, monkeypatc
         assert 0 < largest.elements < 512 * 512, largest.made_by
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["raw", "lifted", "histogram", "triplet", "nt_xent", "smooth_ap", "angular"])
 def test_blocked_keeps_less_than_anchors_times_references(name: str) -> None:
     """At batch 512 all that is alive at once, forward and backward, takes less than one 512 x 512 matrix."""
@@ -185,6 +187,7 @@ def graphs_compiled() -> int:
     return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MINED_LOSSES)
 def test_compiled_is_dense_with_one_compilation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fourteen rows in blocks of five: the last one is uneven. The aot_eager backend traces and differentiates as inductor does."""
@@ -200,6 +203,7 @@ def test_compiled_is_dense_with_one_compilation(name: str, monkeypatch: pytest.M
         assert graphs_compiled() - before == passes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("miner", likewise.MINERS)
 def test_compiled_miners_are_dense(miner: str, positives: str, monkeypatch: pytest.MonkeyPatch) -> None:
     embeddings, labels = batch("unbalanced", 7)
@@ -210,6 +214,7 @@ def test_compiled_miners_are_dense(miner: str, positives: str, monkeypatch: pyte
         assert_same(value_and_gradient(make("margin", mining=miner), embeddings, labels), expected, **TIGHT)
 
 
+@pytest.mark.slow
 def test_more_batch_sizes_than_torch_compiles_of_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch refuses a ninth compilation of one code object; a ninth batch size must not fail."""
     embeddings, labels = large_batch(40, dim=4, dtype=torch.float64)
@@ -219,6 +224,7 @@ def test_more_batch_sizes_than_torch_compiles_of_one_function(monkeypatch: pytes
             assert_same(value_and_gradient(make("contrastive"), embeddings[:items], labels[:items]), expected, **TIGHT)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inductor's own, as it is imported
 def test_compile_true_fuses_with_inductor() -> None:
     """The real thing on this processor, in uneven blocks, float32: as far from float64 as dense float32 is, give or take."""

@@ -7,7 +7,8 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,20 +51,31 @@ PUBLIC = (
 )
 
 
+@cache
 def modules() -> dict[str, Path]:
     """Every module but the package itself, named from below `likewise`."""
-    found = {}
+    paths = {}
     for path in sorted(SOURCE.rglob("*.py")):
         parts = path.relative_to(SOURCE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         if name:
-            found[name] = path
-    return found
+            paths[name] = path
+    return paths
 
 
-def imported(source: str) -> Iterator[str]:
-    """The full names of the modules that this source imports anywhere, inside functions and for type checkers too."""
-    for node in ast.walk(ast.parse(source)):
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imported(path: Path) -> tuple[str, ...]:
+    """The full names of the modules that this file imports anywhere, inside functions and for type checkers too."""
+    return tuple(imported_by(ast.walk(parsed(path))))
+
+
+def imported_by(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -74,7 +86,7 @@ def imported(source: str) -> Iterator[str]:
 
 def rooms_imported(path: Path) -> set[str]:
     """The modules and packages at the top of likewise that the file imports."""
-    names = (name.split(".") for name in imported(path.read_text(encoding="utf-8")))
+    names = (name.split(".") for name in imported(path))
     return {parts[1] for parts in names if parts[0] == "likewise" and len(parts) > 1}
 
 
@@ -101,21 +113,19 @@ def test_no_cycle_of_packages() -> None:
 
 
 def test_rich_and_typer_are_for_the_terminal_alone() -> None:
-    found = {
+    imports = {
         f"{name} -> {whole.split('.')[0]}"
         for name, path in modules().items()
-        for whole in imported(path.read_text(encoding="utf-8"))
+        for whole in imported(path)
         if whole.split(".")[0] in TERMINAL_LIBRARIES and name.split(".")[0] not in ("terminal", "cli")
     }
-    assert found == set()
+    assert imports == set()
 
 
 def test_no_module_needs_what_windows_lacks() -> None:
     """At its top; inside functions, behind a look at the platform, it may."""
     for name, path in modules().items():
-        top = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.Import | ast.ImportFrom)]
-        names = set(imported(ast.unparse(ast.Module(body=list(top), type_ignores=[]))))
-        assert not names & {"fcntl", "grp", "pwd", "resource", "termios"}, name
+        assert not set(imported_by(parsed(path).body)) & {"fcntl", "grp", "pwd", "resource", "termios"}, name
 
 
 def test_no_two_modules_have_one_name() -> None:
@@ -125,8 +135,12 @@ def test_no_two_modules_have_one_name() -> None:
 
 def test_no_two_classes_have_one_name() -> None:
     """But for the loss n_pair and the sampler n_pair, whose name stands in every checkpoint."""
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in modules().values()]
-    counts = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
+    counts = Counter(
+        node.name
+        for path in modules().values()
+        for node in parsed(path).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
     assert [name for name, count in counts.items() if count > 1] == ["NPair"]
 
 
@@ -151,6 +165,7 @@ def test_torch_is_imported_by_what_needs_it(module: str) -> None:
     run_python(f"import sys, {module}\nassert not {{'torch', 'numpy', 'rich', 'matplotlib'}} & set(sys.modules), sorted(sys.modules)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_no_module_takes_the_place_of_a_public_name(seed: int) -> None:
     """Whatever is imported first: a submodule that is imported becomes an attribute of its package."""

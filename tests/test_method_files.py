@@ -117,6 +117,7 @@ def test_tuning_has_images_a_class_and_scale(name: str) -> None:
         assert "rates.proxies" in method.search
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_whatever_tuning_may_try_matters(name: str) -> None:
     """Two steps with one value and with another end in different weights."""

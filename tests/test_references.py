@@ -13,7 +13,7 @@ import likewise
 from likewise.references import MemoryBank, support_items
 
 from .allocations import LargestTensor
-from .cases import DIM, MINED_LOSSES, PROXY_LOSSES, ROW_LOSSES, make, outcome
+from .cases import DIM, MINED_LOSSES, PROXY_LOSSES, ROW_LOSSES, during, make, outcome
 from .losses import oracles
 from .losses.oracles import batch, distance, sides, unit
 
@@ -194,6 +194,7 @@ def stream(num: int, size: int = 7) -> list[tuple[Tensor, Tensor, Tensor]]:
     return batches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_items", [False, True])
 @pytest.mark.parametrize("name", AGAINST_OTHERS)
 def test_memory_equals_the_loop(name: str, with_items: bool, positives: str) -> None:
@@ -216,18 +217,20 @@ def test_memory_equals_the_loop(name: str, with_items: bool, positives: str) -> 
         queue = queue[-16:]
 
 
-@pytest.mark.parametrize("miner", likewise.MINERS)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MINED_LOSSES if likewise.LOSSES[name].meets == "batch"])
-def test_memory_dense_is_blocked(name: str, miner: str) -> None:
+def test_memory_dense_is_blocked(name: str) -> None:
     """Miners see batch and queue in one row, so there are no two index spaces to mix up."""
-    objectives = [memory_of(name, mining=miner, size=10, block=block) for block in (None, 4)]
-    for step, (embeddings, labels, items) in enumerate(stream(4)):
-        found = []
-        for objective in objectives:
-            torch.manual_seed(step)
-            found.append(outcome(objective, objective, embeddings, labels, items=items))
-        torch.testing.assert_close(found[0].value, found[1].value, **TIGHT)
-        torch.testing.assert_close(found[0].gradients["embeddings"], found[1].gradients["embeddings"], **TIGHT)
+    for miner in likewise.MINERS:
+        objectives = [memory_of(name, mining=miner, size=10, block=block) for block in (None, 4)]
+        for step, (embeddings, labels, items) in enumerate(stream(4)):
+            outcomes = []
+            for objective in objectives:
+                torch.manual_seed(step)
+                outcomes.append(outcome(objective, objective, embeddings, labels, items=items))
+            with during(miner, f"step {step}"):
+                torch.testing.assert_close(outcomes[0].value, outcomes[1].value, **TIGHT)
+                torch.testing.assert_close(outcomes[0].gradients["embeddings"], outcomes[1].gradients["embeddings"], **TIGHT)
 
 
 def test_an_item_never_meets_its_own_earlier_self() -> None:

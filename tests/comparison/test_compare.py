@@ -31,6 +31,7 @@ from likewise.training.fit import Fit, fit
 from .tiny import DATA, METHODS, openings_of, table_of, tiny_compare, tiny_protocol
 
 
+@pytest.mark.fast
 def test_what_a_comparison_finds(finished: ComparisonResults) -> None:
     assert [method.name for method in finished.methods] == [*METHODS, "untrained"]
     assert [method.apart for method in finished.methods] == ["", "", "", "no training"]

@@ -24,6 +24,7 @@ def test_signs_are_the_bits_as_vectors():
     torch.testing.assert_close(signs(x), unpack_bits(pack_bits(x)), rtol=0, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [1, 7, 50, "auto"])
 @pytest.mark.parametrize("exclude_self", [True, False])
 def test_hamming_nearest_with_ties_by_index(block, exclude_self):

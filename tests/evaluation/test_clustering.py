@@ -93,6 +93,7 @@ def test_more_restarts_keep_the_best() -> None:
     assert finished == [1, 1, 2, 3, *range(1, 10)]
 
 
+@pytest.mark.slow
 def test_seeding_draws_as_k_means_plus_plus_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """All three centres of many draws, both later ones from one batch, against the exact chances of k-means++."""
     monkeypatch.setattr(kmeans_module, "SEEDING_SHARE", 0.5)

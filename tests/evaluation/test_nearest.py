@@ -50,6 +50,7 @@ def test_equals_the_loop(rng, metric, exclude_self, dtype):
     np.testing.assert_allclose(value.numpy(), expected_value, rtol=4 * np.finfo(dtype).eps, atol=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 @pytest.mark.parametrize("block", [7, 64, 1000, "auto"])
 @pytest.mark.parametrize("k", [1, 40, 149])

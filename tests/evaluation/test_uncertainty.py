@@ -58,6 +58,7 @@ def test_seed_and_level() -> None:
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
+@pytest.mark.slow
 def test_class_intervals_cover_the_truth_and_query_intervals_do_not() -> None:
     rng = np.random.default_rng(1)
     trials, inside = 300, {"class": 0, "query": 0}

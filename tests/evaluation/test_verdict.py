@@ -148,6 +148,7 @@ def test_the_mean_is_that_over_queries() -> None:
 # what it promises, simulated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("methods", [2, 10])
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 @pytest.mark.parametrize("by_seed", [0.0, 0.02, 0.04, "differs"])
@@ -213,6 +214,7 @@ def test_differences_are_covered_together_whichever_is_picked() -> None:
     assert ((low <= differences) & (differences <= high)).all(axis=-1).mean() >= 0.95 - within(0.95, times)
 
 
+@pytest.mark.slow
 def test_a_lead_is_found_as_often_as_is_said() -> None:
     rng = np.random.default_rng(6)
     lead = float(np.median([verdict(named(scores)).detectable(5) for scores in simulated(rng, methods=3, seeds=5, times=50, by_seed=0.02)]))
@@ -234,6 +236,7 @@ def test_a_small_lead_is_found_beside_noisy_methods() -> None:
     assert (high[:, 1] < 0).mean() > 0.95 - within(0.95, 200)
 
 
+@pytest.mark.slow
 def test_chances_of_being_best_come_true() -> None:
     """Where true means are spread far more widely than the noise, the chances are right on average."""
     rng = np.random.default_rng(8)

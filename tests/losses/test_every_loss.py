@@ -1,6 +1,7 @@
 """What holds for every loss of the registry, most of it against the slow loops of oracles.py."""
 
 import itertools
+from collections.abc import Iterable
 from functools import partial
 
 import pytest
@@ -29,6 +30,7 @@ from .oracles import MINER_ORACLES, ORACLES, batch, distance, number, vectors
 
 BATCHES = [("unbalanced", 0), ("unbalanced", 1), ("balanced", 2), ("balanced", 3)]
 DRAWN = {name for name, miner in likewise.MINERS.items() if isinstance(miner(), DrawingMiner)}  # tested by their distribution
+SEVERAL_BLOCKS, TWO_BLOCKS = 5, 9  # rows of a block, of batches of 14 and 12: the last block is smaller
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 
 every_loss = pytest.mark.parametrize("name", likewise.LOSSES)
@@ -49,7 +51,7 @@ def test_equals_its_oracle(case: Case) -> None:
         embeddings, labels = batch(kind, seed)
         objective = make(case, block=None)
         expected = outcome(oracle_of(case, ORACLES, objective), objective, embeddings, labels)
-        for block in (None, 3):
+        for block in (None, SEVERAL_BLOCKS):
             with during(kind, seed, block):
                 objective = make(case, block=block)
                 assert_same(outcome(objective, objective, embeddings, labels), expected, rtol=1e-9, atol=1e-9)
@@ -100,7 +102,7 @@ def test_mined_equals_its_oracle(name: str, positives: str) -> None:
         seen = seen_by_miner(miner, embeddings, objective.normalize)
         mine = partial(_mined_by_oracle, miner, seen)
         expected = outcome(oracle_of(DEFAULTS[name], ORACLES, objective), objective, embeddings, labels, mine=mine)
-        for block in (None, 3):
+        for block in (None, SEVERAL_BLOCKS):
             with during(miner, kind, seed, block):
                 objective = make(name, mining=miner, block=block)
                 assert_same(outcome(objective, objective, embeddings, labels), expected, rtol=1e-9, atol=1e-9)
@@ -114,7 +116,7 @@ def _mined_by_oracle(miner: str, seen: list[list[float]], _: object, classes: li
 def test_trains_only_what_asks_for_it(name: str) -> None:
     """Parameters get the same gradient whether or not the embeddings ask for one, and the other way round."""
     embeddings, labels = batch("unbalanced", 0)
-    for block in (None, 3):
+    for block in (None, SEVERAL_BLOCKS):
         objective = make(name, block=block)
         expected = outcome(objective, objective, embeddings, labels)
         names, parameters = [n for n, _ in objective.named_parameters()], list(objective.parameters())
@@ -156,6 +158,7 @@ def test_dense_is_blocked_is_auto(case: Case, positives: str) -> None:
         assert_same(outcome(objective, objective, embeddings, labels), expected, **TIGHT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MINED_LOSSES)
 def test_mined_dense_is_blocked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Positives as masks in one block against positives as columns in uneven blocks; draws are the same for any blocks."""
@@ -309,12 +312,9 @@ NO_ANCHOR = ["one class", "all singletons", "one item", "two of a class"]
 DEGENERATE = [*NO_ANCHOR, "duplicates", "a zero vector", "all zero", "identical positives", "opposite classes", "all identical"]
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=lambda dtype: str(dtype)[6:])
-@every_loss
-def test_degenerate_batches_have_finite_value_and_gradient(name: str, dtype: torch.dtype) -> None:
+def assert_degenerate_batches_are_finite(name: str, dtype: torch.dtype, miners: Iterable[str], blocks: tuple[int | None, ...]) -> None:
     parameters = torch.promote_types(dtype, torch.float32)
-    miners = list(likewise.MINERS) if name in MINED_LOSSES and dtype == torch.float32 else ["all"]
-    for kind, miner, block in itertools.product(DEGENERATE, miners, (None, 3)):
+    for kind, miner, block in itertools.product(DEGENERATE, miners, blocks):
         with during(kind, miner, block):
             embeddings, labels = degenerate(kind)
             objective = make(name, num_classes=len(labels) + NUM_CLASSES, dtype=parameters, mining=miner, block=block)
@@ -328,25 +328,35 @@ def test_degenerate_batches_have_finite_value_and_gradient(name: str, dtype: tor
                 assert not any(gradient.any() for gradient in result.gradients.values())
 
 
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, torch.bfloat16, *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in (torch.float64, torch.float16))],
+    ids=lambda dtype: str(dtype)[6:],
+)
+@every_loss
+def test_degenerate_batches_have_finite_value_and_gradient(name: str, dtype: torch.dtype) -> None:
+    assert_degenerate_batches_are_finite(name, dtype, ["all"], (None, TWO_BLOCKS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MINED_LOSSES)
+def test_degenerate_batches_with_every_miner(name: str) -> None:
+    assert_degenerate_batches_are_finite(name, torch.float32, set(likewise.MINERS) - {"all"}, (None, TWO_BLOCKS))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=lambda dtype: str(dtype)[6:])
 @pytest.mark.parametrize("name", MINED_LOSSES)
 def test_degenerate_batches_with_positives_as_columns(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     hold_positives(monkeypatch, as_columns=True)
-    parameters = torch.promote_types(dtype, torch.float32)
-    for kind, miner in itertools.product(DEGENERATE, likewise.MINERS):
-        with during(kind, miner):
-            embeddings, labels = degenerate(kind)
-            objective = make(name, num_classes=len(labels) + NUM_CLASSES, dtype=parameters, mining=miner, block=3)
-            result = outcome(objective, objective, embeddings.to(dtype), labels)
-            assert result.value.isfinite()
-            assert all(gradient.isfinite().all() for gradient in result.gradients.values())
+    assert_degenerate_batches_are_finite(name, dtype, likewise.MINERS, (TWO_BLOCKS,))
 
 
 @pytest.mark.parametrize("name", sorted(set(PROXY_LOSSES) - {"proxy_anchor"}))
 def test_proxies_of_one_class_have_nothing_to_be_told_from(name: str) -> None:
     """Proxy-Anchor is the exception: its pull is a term of its own, which needs no negatives."""
     embeddings, labels = batch("unbalanced", 0)
-    for block in (None, 3):
+    for block in (None, SEVERAL_BLOCKS):
         objective = make(name, num_classes=1, block=block)
         found = outcome(objective, objective, embeddings, labels * 0)
         assert found.value == 0
@@ -359,7 +369,7 @@ def test_half_precision_keeps_the_parameters_type(name: str, dtype: torch.dtype)
     """Products are rounded to the embeddings' type, so the loss differs by about its round-off; the rest is float32."""
     embeddings, labels = batch("unbalanced", 0)
     embeddings = embeddings.to(dtype)
-    for block in (None, 3):
+    for block in (None, SEVERAL_BLOCKS):
         objective = make(name, dtype=torch.float32, block=block)
         exact = make(name, dtype=torch.float32, block=block)
         before = [parameter.dtype for parameter in objective.parameters()]
@@ -379,7 +389,7 @@ def test_without_grad_nothing_is_differentiated(name: str, monkeypatch: pytest.M
     gradient = torch.autograd.grad
     monkeypatch.setattr(torch.autograd, "grad", lambda *args, **kwargs: calls.append(args) or gradient(*args, **kwargs))
     embeddings, labels = batch("unbalanced", 0)
-    for block in (None, 3):
+    for block in (None, SEVERAL_BLOCKS):
         objective = make(name, block=block)
         with torch.no_grad():
             value = objective(embeddings.clone().requires_grad_(), labels)

@@ -177,6 +177,7 @@ class Echo(Dataset[int]):
         return index
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_data_loader_with_workers_gives_the_same(name: str, persistent: bool) -> None:

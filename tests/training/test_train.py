@@ -39,6 +39,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train("raw", pictures(noise=150), protocol=HELD_OUT, out=tmp_path_factory.mktemp("runs") / "raw", device="cpu").folder
 
 
+@pytest.mark.fast
 def test_a_run_folder_holds_everything(run: Path) -> None:
     assert sorted(path.name for path in run.iterdir()) == [
         *(".test_openings.jsonl.lock", "README.md", "config.json", "embedder", "environment.json", "log.csv", "scores.json", "split.json"),
