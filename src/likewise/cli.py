@@ -129,6 +129,9 @@ def compare(
     ray: Annotated[str | None, typer.Option(help="Run on Ray: local, or a cluster's address.")] = None,
     gpu_share: Annotated[float, typer.Option(help="With --ray: the part of a GPU that a training takes.")] = 1.0,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    indifferent: Annotated[
+        float | None, typer.Option(metavar="POINTS", help="Points of the score that would not matter, such as 1.0.")
+    ] = None,
     keep_networks: Annotated[bool, typer.Option("--keep-networks", help="Keep every trained network, not the best alone.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Show where the time went.")] = False,
     status: Annotated[Path | None, typer.Option(help="Only show how far the comparison in this folder is.")] = None,
@@ -163,6 +166,7 @@ def compare(
                 ray=ray,
                 gpu_share=gpu_share,
                 device=device,
+                indifferent=indifferent,
                 keep_networks=keep_networks,
             )
             run_compare(request, profile=profile)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from likewise.comparison.results import ComparisonResults, Estimate, MethodResult
+from likewise.comparison.results import ComparisonResults, Estimate, MethodResult, Standing
+
+STANDINGS: tuple[Standing, ...] = ("leads", "within noise", "behind")
 
 
 def result(name: str, score: float, *, apart: str = "", sweep: dict[str, int] | None = None) -> MethodResult:
-    estimate = Estimate((score,), score, 0.0, score, score)
+    estimate = Estimate((score,), score, None, None, None, lacking="seeds")
     return MethodResult(
         name=name,
         title=name.title(),
@@ -19,8 +21,6 @@ def result(name: str, score: float, *, apart: str = "", sweep: dict[str, int] | 
         settings={},
         defaults={},
         scores={"MAP@R": estimate},
-        p_value=None,
-        within_noise=False,
         seconds=(),
         memory_bytes=0,
         curves=(),
@@ -72,11 +72,12 @@ def test_the_mean_time_of_a_training_that_was_none() -> None:
     assert [board.dataset for board in results_of(result("a", 0.1)).boards] == ["glyphs"]
 
 
-def test_groups_are_those_of_the_statistics() -> None:
-    best, near, behind = result("a", 0.5), replace(result("b", 0.4), within_noise=True), result("c", 0.3)
-    apart = replace(result("d", 0.9, apart="8 bits"), within_noise=True)
-    board = results_of(best, near, behind, apart).board("glyphs")
-    assert [board.group(method) for method in board.methods] == ["best", "within noise of the best", "", ""]
+def test_methods_apart_stand_nowhere() -> None:
+    best, near, behind = (replace(result(name, 0.5), standing=standing) for name, standing in zip("abc", STANDINGS, strict=True))
+    apart = replace(result("d", 0.9, apart="8 bits"), standing="within noise")
+    board = results_of(near, best, behind, apart).board("glyphs")
+    assert board.best is best
+    assert [board.standing(method) for method in board.methods] == [*STANDINGS, ""]
 
 
 def test_what_one_process_does_keeps_the_other_jobs_waiting() -> None:

@@ -9,9 +9,11 @@ import pytest
 import torch
 from scipy import stats
 
-from likewise.comparison.statistics import beside_the_best, estimates, holm, mean_over_seeds, pooled_deviation, rank_test, seed_test
+from likewise.comparison.statistics import class_tables, estimates, judged, rank_test
 from likewise.evaluation.retrieval import PerQuery
-from likewise.evaluation.uncertainty import bootstrap
+from likewise.evaluation.verdict import verdict
+
+from .test_results import result
 
 # Demsar (2006), "Statistical comparisons of classifiers over multiple data sets", table 6: AUC on 14 data sets.
 DEMSAR = {
@@ -28,25 +30,6 @@ def queries(per_class: list[float], *, size: int = 4, spread: float = 0.0, seed:
     scores = torch.from_numpy(np.repeat(per_class, size) + noise)
     labels = torch.arange(len(per_class)).repeat_interleave(size)
     return PerQuery({"MAP@R": scores}, torch.ones(len(scores), dtype=torch.bool), labels)
-
-
-def test_holm_equals_known_values() -> None:
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.6, 0.7]) == [1.0, 1.0]
-    assert holm([]) == []
-
-
-def test_holm_equals_its_definition() -> None:
-    """Rejected at a level just above the corrected p-value, kept just below, by the step-down procedure itself."""
-    p_values = np.random.default_rng(3).uniform(0, 0.2, 8).tolist()
-    for position, corrected in enumerate(holm(p_values)):
-        for level, expected in ((corrected * 1.0001, True), (corrected * 0.9999, False)):
-            rejected = set()
-            for rank, at in enumerate(np.argsort(p_values)):
-                if p_values[at] > level / (len(p_values) - rank):
-                    break
-                rejected.add(int(at))
-            assert (position in rejected) == expected
 
 
 def test_ranks_equal_the_published_ones() -> None:
@@ -72,12 +55,33 @@ def test_equal_methods_are_alike_everywhere() -> None:
     assert set(found.average_ranks.values()) == {2.0}
 
 
-def test_one_seed_leaves_the_interval_of_the_classes() -> None:
-    run = queries([0.1, 0.5, 0.6, 0.9])
-    found = estimates([{"MAP@R": 0.525}], [run])["MAP@R"]
-    classes = bootstrap(run)["MAP@R"]
-    assert found.deviation == 0
-    assert (found.low, found.high) == pytest.approx((classes.low, classes.high))
+def test_two_data_sets_cannot_tell_ten_methods_apart() -> None:
+    """Even if one is first on both and another last: the critical difference is 9.58, and ranks are at most 9 apart."""
+    found = rank_test({str(i): [i / 10, i / 10] for i in range(10)})
+    assert found.critical_difference == pytest.approx(9.58, abs=0.01)
+    assert not found.can_tell
+    assert rank_test(DEMSAR).can_tell
+
+
+def test_class_tables_weigh_to_the_mean_over_queries() -> None:
+    """Classes of 3, 1 and 2 matched queries; a query without a match counts nowhere, and its class is left out."""
+    scores = torch.tensor([0.1, 0.2, 0.9, 0.4, 0.0, 1.0, 0.5], dtype=torch.float64)
+    labels = torch.tensor([7, 7, 7, 2, 5, 9, 9])
+    matched = labels != 5
+    tables, weights = class_tables([PerQuery({"MAP@R": scores}, matched, labels)])
+    assert tables["MAP@R"].tolist() == [pytest.approx([0.4, 0.4, 0.75])]  # of classes 2, 7 and 9
+    assert weights.tolist() == [1, 3, 2]
+    assert float(tables["MAP@R"][0] @ weights / weights.sum()) == pytest.approx(float(scores[matched].mean()))
+
+
+def test_one_seed_leaves_the_interval_of_the_classes_and_says_so() -> None:
+    found = estimates([{"MAP@R": 0.525}], [queries([0.1, 0.5, 0.6, 0.9])])["MAP@R"]
+    by_hand = verdict({"a": [[0.1, 0.5, 0.6, 0.9]]})
+    assert found.deviation is None
+    assert found.lacking == "seeds"
+    assert found.low is not None
+    assert found.high is not None
+    assert (found.low, found.high) == pytest.approx((max(0.0, by_hand.intervals["a"][0]), min(1.0, by_hand.intervals["a"][1])))
 
 
 def test_equal_classes_leave_the_interval_of_the_seeds() -> None:
@@ -86,12 +90,22 @@ def test_equal_classes_leave_the_interval_of_the_seeds() -> None:
     low, high = stats.t.interval(0.95, 2, loc=0.5, scale=0.1 / math.sqrt(3))
     assert (found.mean, found.deviation) == pytest.approx((0.5, 0.1))
     assert (found.low, found.high) == pytest.approx((low, high))
+    assert found.lacking == ""
 
 
 def test_cluster_scores_have_the_seeds_alone() -> None:
-    found = estimates([{"NMI": 0.4}, {"NMI": 0.6}], [queries([0.5, 0.7])] * 2)["NMI"]
-    low, high = stats.t.interval(0.95, 1, loc=0.5, scale=0.1)
-    assert (found.low, found.high) == pytest.approx((max(low, 0), min(high, 1)))
+    found = estimates([{"NMI": 0.49}, {"NMI": 0.51}], [queries([0.5, 0.7])] * 2)["NMI"]
+    low, high = stats.t.interval(0.95, 1, loc=0.5, scale=0.01)
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert found.lacking == "classes"
+
+
+@pytest.mark.parametrize("values", [[0.4], [0.4, 0.4]])
+def test_no_interval_is_without_width(values: list[float]) -> None:
+    """One seed, or seeds that agree: nothing is known of the noise of a cluster score, and classes that agree say nothing of theirs."""
+    found = estimates([{"NMI": value, "MAP@R": 1.0} for value in values], [queries([1.0] * 6)] * len(values))
+    assert [(estimate.low, estimate.high) for estimate in found.values()] == [(None, None)] * 2
+    assert found["NMI"].lacking == ("seeds and classes" if len(values) == 1 else "classes")
 
 
 def test_interval_covers_the_truth_about_as_often_as_it_says() -> None:
@@ -103,49 +117,83 @@ def test_interval_covers_the_truth_about_as_often_as_it_says() -> None:
         runs = [queries((classes + shift).tolist()) for shift in random.normal(0, 0.02, 3)]
         scores = [{"MAP@R": float(run.scores["MAP@R"].mean())} for run in runs]
         found = estimates(scores, runs)["MAP@R"]
+        assert found.low is not None
+        assert found.high is not None
         inside += found.low <= 0.5 <= found.high
     assert 90 <= inside <= 100
 
 
-def verdicts(runs: dict[str, list[PerQuery]]) -> dict[str, tuple[float | None, bool]]:
-    values = {name: [float(run.scores["MAP@R"].mean()) for run in found] for name, found in runs.items()}
-    return {name: (verdict.p_value, verdict.within_noise) for name, verdict in beside_the_best(runs, values).items()}
+def drawn_runs(leads: dict[str, float], *, seeds: int = 3, sizes: tuple[int, ...] = (4,), classes: int = 30) -> dict[str, list[PerQuery]]:
+    """Methods whose classes do alike but for a lead, seeds that differ by 0.003, and classes of several sizes."""
+    random = np.random.default_rng(5)
+    of_class = random.uniform(0.3, 0.7, classes)
+    counts = np.resize(sizes, classes)
+    labels = torch.from_numpy(np.repeat(np.arange(classes), counts))
+    runs: dict[str, list[PerQuery]] = {}
+    for name, lead in leads.items():
+        runs[name] = []
+        for _ in range(seeds):
+            scores = np.repeat(of_class + lead + random.normal(0, 0.003), counts) + random.uniform(-0.05, 0.05, len(labels))
+            runs[name].append(PerQuery({"MAP@R": torch.from_numpy(scores)}, torch.ones(len(labels), dtype=torch.bool), labels))
+    return runs
 
 
-def test_a_clear_difference_is_real_and_a_small_one_is_noise() -> None:
-    classes = np.random.default_rng(1).uniform(0.3, 0.7, 30)
-    runs = {
-        "best": [queries((classes + shift).tolist(), spread=0.05, seed=1) for shift in (0, 0.001, 0.002)],
-        "near": [queries((classes - 0.001 + shift).tolist(), spread=0.05, seed=2) for shift in (0, 0.001, 0.002)],
-        "worse": [queries((classes - 0.1 + shift).tolist(), spread=0.05, seed=3) for shift in (0, 0.001, 0.002)],
-    }
-    found = verdicts(runs)
-    assert found["best"] == (None, True)
-    assert found["near"][1]
-    assert not found["worse"][1]
-    assert found["worse"][0] is not None
-    assert found["worse"][0] < 0.01
+def test_the_verdict_is_that_of_likewise_verdict_by_hand() -> None:
+    """Classes of 2 and 9 queries: the mean over queries is what methods are judged by. The untrained network is not among them."""
+    runs = drawn_runs({"best": 0.0, "near": -0.001, "worse": -0.1, "untrained": 0.2}, sizes=(2, 9))
+    methods = [result(name, 0.5, apart="no training" if name == "untrained" else "") for name in runs]
+    found, judgement = judged(methods, runs)
+    by_hand = verdict(
+        {
+            name: [[float(run.scores["MAP@R"][run.labels == label].mean()) for label in range(30)] for run in runs[name]]
+            for name in ("best", "near", "worse")
+        },
+        weights=[2, 9] * 15,
+    )
+    assert judgement is not None
+    assert judgement.differences == {name: pytest.approx(limits) for name, limits in by_hand.differences.items()}
+    assert judgement.means["best"] == pytest.approx(np.mean([run.scores["MAP@R"].mean() for run in runs["best"]]))
+    by_name = {method.name: method for method in found}
+    assert [by_name[name].standing for name in runs] == ["leads", "within noise", "behind", ""]
+    assert by_name["best"].p_value is by_name["best"].difference is None
+    for name in ("near", "worse"):
+        assert by_name[name].difference == pytest.approx(by_hand.differences[name])
+        assert by_name[name].p_value == pytest.approx(by_hand.p_values[name])
+        assert by_name[name].chance_best == pytest.approx(by_hand.chance_best[name])
+    assert by_name["untrained"].difference is None
 
 
-def test_restless_seeds_are_noise_whatever_the_classes_say() -> None:
-    """Every class is better by 0.03, but seeds differ by more than that."""
-    classes = np.linspace(0.4, 0.6, 30)
-    runs = {
-        "best": [queries((classes + shift).tolist()) for shift in (0.03, 0.13, -0.07)],
-        "other": [queries((classes + shift).tolist()) for shift in (0.0, 0.1, -0.1)],
-    }
-    assert verdicts(runs)["other"][1]
-    assert not verdicts({name: [mean_over_seeds(found)] for name, found in runs.items()})["other"][1]
+def test_one_seed_calls_nothing_behind() -> None:
+    runs = drawn_runs({"best": 0.0, "worse": -0.2}, seeds=1)
+    found, judgement = judged([result(name, 0.5) for name in runs], runs)
+    assert judgement is not None
+    assert judgement.undecided is not None
+    assert "One seed cannot tell methods apart" in judgement.undecided
+    assert [(method.standing, method.p_value, method.chance_best) for method in found] == [
+        ("leads", None, None),
+        ("within noise", None, None),
+    ]
 
 
-def test_seed_test() -> None:
-    assert seed_test([0.5], [0.4], noise=0.0, freedom=0) == 0.0  # one seed says nothing
-    assert seed_test([0.5, 0.5], [0.5, 0.5], noise=0.0, freedom=2) == 1.0
-    assert seed_test([0.5, 0.5], [0.4, 0.4], noise=0.0, freedom=2) == 0.0
-    two = [0.5, 0.6], [0.4, 0.1]
-    noise, freedom = pooled_deviation(two)
-    assert freedom == 2
-    assert seed_test(*two, noise=noise, freedom=freedom) == pytest.approx(stats.ttest_ind(*two, equal_var=True).pvalue)
-    three = [[0.5, 0.52, 0.49], [0.4, 0.41, 0.43], [0.1, 0.12, 0.13]]
-    within = sum(np.var(own) * 3 for own in three) / 6  # the residual mean square of a one-way analysis of variance
-    assert pooled_deviation(three) == (pytest.approx(within**0.5), 6)
+def test_what_does_not_matter_is_equal_for_all_purposes() -> None:
+    """Also a method that is behind, but by less than matters; and what is so wide open that it may matter is within noise."""
+    runs = drawn_runs({"best": 0.0, "near": -0.006, "worse": -0.1}, seeds=5)
+    methods = [result(name, 0.5) for name in runs]
+    assert [method.standing for method in judged(methods, runs, indifferent=0.03)[0]] == ["best", "equal for all purposes", "behind"]
+    assert [method.standing for method in judged(methods, runs, indifferent=0.2)[0]] == ["best", *["equal for all purposes"] * 2]
+    assert [method.standing for method in judged(methods, runs, indifferent=1e-4)[0]] == ["leads", "within noise", "behind"]
+
+
+def test_a_higher_level_tells_less() -> None:
+    runs = drawn_runs({"best": 0.0, "other": -0.03})
+    methods = [result(name, 0.5) for name in runs]
+    assert judged(methods, runs)[0][1].standing == "behind"
+    assert judged(methods, runs, level=1 - 0.05 / 1000)[0][1].standing == "within noise"
+
+
+def test_a_training_that_came_to_nothing_is_not_judged() -> None:
+    runs = drawn_runs({"best": 0.0, "nothing": math.nan})
+    found, judgement = judged([result(name, 0.5) for name in runs], runs)
+    assert judgement is not None
+    assert list(judgement.means) == ["best"]
+    assert [method.standing for method in found] == ["best", ""]

@@ -28,7 +28,20 @@ def tiny_compare(out: Path, **changes: Any) -> ComparisonResults:
 def table_of(results: ComparisonResults) -> list[tuple[Any, ...]]:
     """Everything in a comparison's table but times and memory, to the last digit."""
     return [
-        (m.name, m.dataset, tuple(m.sweep.items()), m.apart, m.dim, m.settings, m.scores, m.p_value, m.within_noise, m.trials)
+        (
+            m.name,
+            m.dataset,
+            tuple(m.sweep.items()),
+            m.apart,
+            m.dim,
+            m.settings,
+            m.scores,
+            m.p_value,
+            m.standing,
+            m.difference,
+            m.chance_best,
+            m.trials,
+        )
         for m in results.methods
     ]
 

@@ -1,16 +1,18 @@
 """Results of a comparison that never ran: glyphs seen through random projections, with names meant to do harm."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from likewise.comparison.results import ComparisonResults, Curve, Estimate, MethodResult, TestItems, Trial
+from likewise.comparison.results import ComparisonResults, Curve, MethodResult, TestItems, Trial, point_in_words
+from likewise.comparison.statistics import estimates, judged
 from likewise.comparison.tuning import LADDER
 from likewise.data.dataset import Pixels
 from likewise.data.readers.glyphs import read_glyphs
-from likewise.evaluation import bootstrap, per_query
+from likewise.evaluation import per_query
+from likewise.evaluation.retrieval import PerQuery
+from likewise.evaluation.verdict import Verdict
 
 HOSTILE = (
     "</script><script>window.harmed=1</script>",
@@ -40,6 +42,8 @@ def made_up(
     num_classes: int = 24,
     images: int = 10,
     more: int = 0,
+    indifferent: float | None = None,
+    level: float = 0.95,
 ) -> ComparisonResults:
     """The given methods and one apart on each data set; `more` adds as many further methods."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,21 +52,24 @@ def made_up(
     names += [(f"method_{i}", f"Method {i}", 18 + 3 * i) for i in range(more)]
     methods: list[MethodResult] = []
     items: dict[str, TestItems] = {}
+    verdicts: dict[tuple[str, str], Verdict] = {}
     for dataset in datasets:
         items[dataset] = _items(num_classes, images, thumbnails=thumbnails, query_gallery=query_gallery, hostile=hostile)
-        rows = []
+        at_points: dict[str, tuple[list[MethodResult], dict[str, list[PerQuery]]]] = {}
         for number, (name, title, dim) in enumerate(names):
             points: list[dict[str, int]] = [{}] + ([{"dim": 8}, {"dim": 16}] if sweep and number < 3 else [])
             for point in points:
                 path = folder / f"{len(items)}-{number}-{point.get('dim', 0)}.npy"
                 seeds = _seeds(items[dataset], point.get("dim", dim), num_seeds, number, path)
                 apart = "" if number != len(METHODS) else (HOSTILE[1] if hostile else "1,536 dimensions")
+                rows, runs = at_points.setdefault(point_in_words(point), ([], {}))
                 rows.append(_result(name, title, dataset, apart, point, dim, seeds, path, num_trials if number < 3 else 0, random))
-        best = max((row for row in rows if not row.apart and not row.sweep), key=lambda row: row.scores["MAP@R"].mean)
-        for row in rows:
-            gap = best.scores["MAP@R"].mean - row.scores["MAP@R"].mean
-            p_value = None if row is best or row.apart else min(1.0, max(1e-4, 0.3 - 8 * gap))
-            methods.append(replace(row, p_value=p_value, within_noise=p_value is not None and p_value > 0.05))
+                runs[name] = seeds
+        for place, (rows, runs) in at_points.items():
+            with_verdict, verdict = judged(rows, runs, level=level, indifferent=indifferent)
+            methods += with_verdict
+            assert verdict is not None
+            verdicts[dataset, place] = verdict
     ranks = {name: 1.0 + 0.8 * i for i, (name, _, _) in enumerate(METHODS)} if len(datasets) > 1 else {}
     return ComparisonResults(
         title=f"Comparison {HOSTILE[0]}" if hostile else "Glyphs, five methods",
@@ -91,6 +98,8 @@ def made_up(
         ),
         versions={"likewise": "0.1.0", "torch": "2.13.0", "python": "3.13"},
         notes=("2 images could not be read and were left out", *(HOSTILE if hostile else ())),
+        verdicts=verdicts,
+        indifferent=indifferent,
         average_ranks=ranks,
         critical_difference=1.3 if ranks else None,
         time_spent={"training": 120.0, "tuning": 340.0, "evaluation": 12.5, "report": 6.0, "waiting": 21.5},
@@ -112,8 +121,8 @@ def _items(num_classes: int, images: int, *, thumbnails: bool, query_gallery: bo
     return TestItems(data.labels, tuple(class_names), tuple(names), pixels, *halves)
 
 
-def _seeds(items: TestItems, dim: int, num_seeds: int, number: int, path: Path) -> list[dict[str, tuple[float, float, float]]]:
-    """Scores of a projection of the pixels, with more noise for later methods; one a seed, with the class bootstrap's interval."""
+def _seeds(items: TestItems, dim: int, num_seeds: int, number: int, path: Path) -> list[PerQuery]:
+    """Scores of a projection of the pixels, with more noise for later methods; one a seed."""
     pixels = read_glyphs(classes=len(items.class_names), images=len(items.labels) // len(items.class_names), size=24).items
     assert isinstance(pixels, Pixels)
     flat = pixels.array.reshape(len(items.labels), -1).astype(np.float32) / 255
@@ -127,13 +136,14 @@ def _seeds(items: TestItems, dim: int, num_seeds: int, number: int, path: Path) 
         if seed == 0:
             np.save(path, vectors)
         query, gallery = (np.arange(len(vectors)), None) if items.query is None else (items.query, items.gallery)
-        scores = per_query(
-            vectors[query].astype(np.float32),
-            items.labels[query],
-            gallery=None if gallery is None else vectors[gallery].astype(np.float32),
-            gallery_labels=None if gallery is None else items.labels[gallery],
+        found.append(
+            per_query(
+                vectors[query].astype(np.float32),
+                items.labels[query],
+                gallery=None if gallery is None else vectors[gallery].astype(np.float32),
+                gallery_labels=None if gallery is None else items.labels[gallery],
+            )
         )
-        found.append({name: (entry.estimate, entry.low, entry.high) for name, entry in bootstrap(scores, samples=200).items()})
     return found
 
 
@@ -144,15 +154,13 @@ def _result(
     apart: str,
     point: dict[str, int],
     dim: int,
-    seeds: list[dict[str, tuple[float, float, float]]],
+    seeds: list[PerQuery],
     path: Path,
     num_trials: int,
     random: Any,
 ) -> MethodResult:
-    scores = {}
-    for score in seeds[0]:
-        means, lows, highs = zip(*(seed[score] for seed in seeds), strict=True)
-        scores[score] = Estimate(means, float(np.mean(means)), float(np.std(means)), float(np.mean(lows)), float(np.mean(highs)))
+    means = [{score: float(values[seed.matched].mean()) for score, values in seed.scores.items()} for seed in seeds]
+    scores = estimates([{**mean, "NMI": 0.9 * mean["MAP@R"]} for mean in means], seeds)
     steps = tuple(range(20, 320, 20))
     curves = []
     for seed in range(len(seeds)):
@@ -165,21 +173,19 @@ def _result(
         for i, (rate, score) in enumerate(zip(LADDER[:num_trials], (0.2 + 0.3 * random.random(num_trials)).tolist(), strict=True))
     )
     return MethodResult(
-        name,
-        title,
-        dataset,
-        apart,
-        dim,
-        {"rates.base": 3.0} if trials else {},
-        {"rates.base": 1.0} if trials else {},
-        scores,
-        None,
-        False,
-        tuple(3.0 * dim**0.5 + seed for seed in range(len(seeds))),
-        300 << 20,
-        tuple(curves),
-        trials,
-        {"R@1": 0.669} if name == "raw_vthm" else {},
-        point,
-        path,
+        name=name,
+        title=title,
+        dataset=dataset,
+        apart=apart,
+        dim=dim,
+        settings={"rates.base": 3.0} if trials else {},
+        defaults={"rates.base": 1.0} if trials else {},
+        scores=scores,
+        seconds=tuple(3.0 * dim**0.5 + seed for seed in range(len(seeds))),
+        memory_bytes=300 << 20,
+        curves=tuple(curves),
+        trials=trials,
+        published={"R@1": 0.669} if name == "raw_vthm" else {},
+        sweep=point,
+        embeddings=path,
     )

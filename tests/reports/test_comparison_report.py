@@ -127,12 +127,13 @@ def test_nothing_comes_from_outside(hostile: Path, hostile_page: Reader) -> None
 def test_the_page_says_which_is_best_and_shows_every_part(usual: ComparisonResults, usual_page: Reader) -> None:
     results, page = usual, usual_page
     told = "".join(page.text)
-    assert "RAW + VTHM is best on glyphs: MAP@R" in told
+    assert "RAW + VTHM leads on glyphs: MAP@R" in told
     assert "Within noise of it: Ranked list." in told
     assert "paper 66.9" in told
     assert "looks beyond the anchor's row" in told  # lifted has no weight curve
     sections = [attributes["id"] for tag, attributes in page.seen if tag == "section"]
-    assert sections == ["leaderboard", "curves", "loss", "map", "lists", "tuning", "weights", "conditions", "guard", "notes", "repeat"]
+    expected_sections = ["leaderboard", "differences", "curves", "loss", "map", "lists", "tuning", "weights", "conditions", "guard"]
+    assert sections == [*expected_sections, "notes", "repeat"]
     for expected in (results.command, "opened 3 times", "2.13.0", *results.equal.values(), *results.notes):
         assert expected in told
 
@@ -204,7 +205,7 @@ def test_the_page_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_plots_are_pictures(hostile: Path) -> None:
     plots = hostile.parent / "plots"
     stems = {path.stem for path in plots.iterdir()}
-    kinds = ("leaderboard", "recall", "validation", "training", "cost", "rates", "best_after", "sweeps")
+    kinds = ("leaderboard", "power", "recall", "validation", "training", "cost", "rates", "best_after", "sweeps")
     assert stems == {f"{kind}_{number}" for kind in kinds for number in (1, 2)} | {"weights", "critical_difference"}
     for stem in stems:
         with Image.open(plots / f"{stem}.png") as picture:

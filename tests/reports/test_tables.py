@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from likewise.comparison.gather import level_of
 from likewise.comparison.results import ComparisonResults
 from likewise.data.ledger import CountedLook, Look
 from likewise.reports.charts import rank_groups
 from likewise.reports.conditions_html import time_section
+from likewise.reports.differences_html import differences, signed
 from likewise.reports.drawing import method_lines
 from likewise.reports.leaderboard_html import UNTUNED, leaderboard
-from likewise.reports.sentences import headline, look_in_words, time_in_words
+from likewise.reports.sentences import command_to_go_on, headline, look_in_words, noise_in_words, power_in_words, time_in_words
 from likewise.reports.tables import csv_table, latex_table, latex_text, markdown_table
 from likewise.terminal.comparison_command import closing_lines
 from likewise.terminal.leaderboard import leaderboard_view
@@ -35,7 +37,14 @@ def test_csv_gives_every_number_back(results: ComparisonResults) -> None:
         assert (row["method"], row["title"], row["apart"]) == (method.name, method.title, method.apart)
         assert row["sweep dim"] == str(method.sweep.get("dim", ""))
         for name, estimate in method.scores.items():
-            assert [float(row[f"{name} {part}"]) for part in ("mean", "low", "high")] == [estimate.mean, estimate.low, estimate.high]
+            told = [row[f"{name} {part}"] for part in ("mean", "low", "high", "deviation")]
+            assert [float(cell) if cell else None for cell in told] == [estimate.mean, estimate.low, estimate.high, estimate.deviation]
+            assert estimate.low != estimate.high or estimate.low is None
+        assert row["verdict"] == method.standing
+        told = [row[name] for name in ("p_value", "difference_low", "difference_high", "chance_best")]
+        known = [method.p_value, *(method.difference or (None, None)), method.chance_best]
+        assert [float(cell) if cell else None for cell in told] == known
+    assert {row["verdict"] for row in rows} >= {"leads", "within noise", "behind", ""}
     assert float(rows[0]["R@1 published"]) == pytest.approx(0.669)
 
 
@@ -45,7 +54,7 @@ def test_markdown_has_one_row_a_method_and_no_markup_from_names(results: Compari
     assert len(rows) == 2 * 2 + 5
     assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
     assert "<script" not in text
-    assert "| best |" in text
+    assert "| leads |" in text
 
 
 def test_latex_is_balanced_and_escaped(results: ComparisonResults) -> None:
@@ -64,15 +73,16 @@ def test_untuned_values_name_no_winner_anywhere(results: ComparisonResults) -> N
     untuned = replace(results, num_trials=0, num_folds=0)
     board = untuned.board("glyphs")
     assert [method.name for method in board.methods] == [method.name for method in results.board("glyphs").methods]
-    assert {board.group(method) for method in board.methods} == {""}
+    assert {board.standing(method) for method in board.methods} == {""}
     assert headline(board) == (
         "On glyphs untuned values were compared, so that no winner is named: the same command with --trials 3 and another --out tunes the "
         "learning rate of every method alike."
     )
     rows = list(csv.DictReader(StringIO(csv_table(untuned))))
-    assert {(row["within_noise"], row["p_value"]) for row in rows} == {("", "")}
-    assert {row["within_noise"] for row in csv.DictReader(StringIO(csv_table(results)))} == {"0", "1"}
-    assert "| best |" not in markdown_table(untuned, [board])
+    judged = ("verdict", "p_value", "difference_low", "difference_high", "chance_best")
+    assert {row[name] for row in rows for name in judged} == {""}
+    assert "| leads |" not in markdown_table(untuned, [board])
+    assert power_in_words(board) == ""
     assert r"\textbf{" not in latex_table(untuned, [board])
     console = Console(record=True, width=120, file=StringIO())
     console.print(leaderboard_view(untuned))
@@ -80,7 +90,7 @@ def test_untuned_values_name_no_winner_anywhere(results: ComparisonResults) -> N
     assert "★" not in shown
     assert "≈" not in shown
     assert "untuned values were compared" in " ".join(shown.split())
-    assert UNTUNED in leaderboard(board, method_lines([method.name for method in board.methods]))
+    assert UNTUNED.strip() in leaderboard(board, method_lines([method.name for method in board.methods]))
     assert closing_lines(replace(untuned, best={"glyphs": Path("best")}))[1].startswith("first in the table: ")
     assert closing_lines(replace(results, best={"glyphs": Path("best")}))[1].startswith("best: ")
 
@@ -119,7 +129,7 @@ def test_the_terminal_shows_the_board(results: ComparisonResults) -> None:
 
 
 def test_a_narrow_terminal_gets_fewer_scores_but_whole_ones(results: ComparisonResults) -> None:
-    for width, num_scores in ((64, 1), (80, 2), (120, 6), (200, 7)):
+    for width, num_scores in ((64, 1), (80, 2), (120, 6), (200, 8)):
         console = Console(width=width, record=True, file=StringIO())
         console.print(leaderboard_view(results))
         text = console.export_text()
@@ -130,14 +140,89 @@ def test_a_narrow_terminal_gets_fewer_scores_but_whole_ones(results: ComparisonR
         assert all(len(row.rstrip()) <= width for row in rows)
 
 
-def test_the_headline_says_what_is_within_noise(tmp_path: Path) -> None:
-    results = made_up(tmp_path, num_classes=8, num_seeds=1)
-    board = results.board(*results.datasets)
-    assert board.best is not None
-    assert board.best.scores["MAP@R"].mean == max(method.scores["MAP@R"].mean for method in board.equal)
-    near = [method.title for method in board.equal if method.within_noise]
-    assert all(title in headline(board) for title in near)
-    assert board.apart[0].title not in headline(board)
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> ComparisonResults:
+    """Of 24 classes: the second within noise of the first, two behind."""
+    return replace(made_up(tmp_path_factory.mktemp("usual")), folder=Path("/runs/x y"))
+
+
+def test_the_headline_says_who_leads_who_is_within_noise_and_who_is_behind(usual: ComparisonResults) -> None:
+    board = usual.board("glyphs")
+    assert board.verdict is not None
+    assert board.verdict.behind == ("proxy_nca", "lifted")
+    words = "RAW + VTHM leads on glyphs: MAP@R 93.03 (87.5 to 98.2). Within noise of it: Ranked list. The other 2 methods are behind."
+    assert headline(board) == words
+    told, more = (f"{100 * board.verdict.detectable(seeds):.1f} points" for seeds in (3, 10))
+    assert power_in_words(board).startswith(f"At this noise 3 seeds a method tell a lead of {told}; 10 would tell {more}.")
+    alone = replace(board, equal=(board.equal[0], *board.equal[2:]))
+    assert headline(alone).endswith("Every other method is behind it.")
+
+
+def test_a_second_look_of_a_comparison_is_judged_at_a_higher_level(tmp_path: Path) -> None:
+    board = made_up(tmp_path, level=1 - 0.05 / 2).board("glyphs")
+    assert board.verdict is not None
+    assert headline(board).endswith("Judged at 97.5 %, as it is the second look of this comparison.")
+    before = Look(1, "2026-11-16T10:00:00+00:00", "compare", "/runs/x", "", "glyphs", "a", 8, "x", "scores")
+    elsewhere = replace(before, number=2, folder="/runs/y")
+    assert level_of(CountedLook(before)) == 0.95
+    assert level_of(CountedLook(replace(before, number=3), (before, elsewhere))) == pytest.approx(0.975)
+
+
+def test_one_seed_gives_the_sentence_instead_of_a_verdict(tmp_path: Path) -> None:
+    results = replace(made_up(tmp_path, num_classes=8, num_seeds=1), folder=tmp_path)
+    board = results.board("glyphs")
+    assert "One seed cannot tell methods apart" in headline(board)
+    assert "behind" not in headline(board)
+    assert power_in_words(board) == ""
+    assert "intervals hold the noise of the test classes alone" in noise_in_words(board)
+    assert "One seed leaves NMI without an interval." in noise_in_words(board)
+    assert command_to_go_on(results, board).endswith(f"--trials 6 --seeds 5 --out {tmp_path}")
+    rows = list(csv.DictReader(StringIO(csv_table(results))))
+    assert {row["NMI low"] for row in rows} == {row["NMI deviation"] for row in rows} == {row["p_value"] for row in rows} == {""}
+    assert not {"best", "behind"} & {row["verdict"] for row in rows}
+
+
+def test_what_is_equal_for_all_purposes_is_said_and_marked(tmp_path: Path) -> None:
+    results = made_up(tmp_path, indifferent=0.25)
+    board = results.board("glyphs")
+    assert [method.standing for method in board.equal] == ["best", "equal for all purposes", "behind", "behind"]
+    assert "RAW + VTHM is best on glyphs" in headline(board)
+    assert "Equal to it for all purposes, which is to 25.0 points: Ranked list. The other 2 methods are behind." in headline(board)
+    assert "| Ranked list | equal for all purposes |" in markdown_table(results, [board])
+    assert r"}$^{=}$" in latex_table(results, [board])
+    console = Console(width=120, record=True, file=StringIO())
+    console.print(leaderboard_view(results))
+    assert "=  Ranked list" in console.export_text()
+    page = str(differences(results, board, method_lines([method.name for method in results.methods])))
+    assert "<td>equal for all purposes</td>" in page
+    assert "The shaded band is what does not matter: 25.0 points" in page
+    assert command_to_go_on(replace(results, folder=tmp_path), board) == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("/x/bin/likewise compare a --seeds 3 --jobs 2", "likewise compare a --jobs 2 --seeds 10 --out '/runs/x y'"),
+        ("likewise compare a --out=b --seeds=3", "likewise compare a --seeds 10 --out '/runs/x y'"),
+        ("/x/likewise/__main__.py compare 'a b'", "likewise compare 'a b' --seeds 10 --out '/runs/x y'"),
+        ("script.py compare", "likewise.compare(..., seeds=10, out='/runs/x y')"),
+        ("", "likewise.compare(..., seeds=10, out='/runs/x y')"),
+    ],
+)
+def test_the_command_that_adds_seeds(usual: ComparisonResults, command: str, expected: str) -> None:
+    results = replace(usual, command=command)
+    assert command_to_go_on(results, results.board("glyphs")) == expected
+
+
+def test_the_page_shows_every_difference(usual: ComparisonResults) -> None:
+    board = usual.board("glyphs")
+    assert board.verdict is not None
+    page = str(differences(usual, board, method_lines([method.name for method in usual.methods])))
+    for name, (low, high) in board.verdict.differences.items():
+        assert f"{signed(low)} to {signed(high)}" in page, name
+    told = sum(low > 0 for low, high in board.verdict.pairs.values())
+    assert page.count('class="told"') == told
+    assert 0 < told < len(board.verdict.pairs) == page.count(" less ") - 1  # once in the note
 
 
 def test_time_is_told_by_the_clock_and_as_work(results: ComparisonResults) -> None:

@@ -62,7 +62,7 @@ def run_comparison(request: Request, *, on_progress: OnProgress = lambda progres
             with watch.measures("pieces"):
                 runner.run(Orders(context, folder.url, folder.comparison), on_progress)
         with watch.measures("statistics"):
-            gatherer = Gatherer(context, store, about)
+            gatherer = Gatherer(context, store, about, indifferent=None if request.indifferent is None else request.indifferent / 100)
             busy = gatherer.seconds_since(before)
             _record_tuning(folder, gatherer.progress)
             results = gatherer.results()

@@ -12,8 +12,8 @@ import numpy as np
 
 from likewise.comparison.folder import EMBEDDINGS, ITEMS, OPENINGS
 from likewise.comparison.plan import DECIDING_SCORE, Claim, Piece, Plan, Progress, why_apart
-from likewise.comparison.results import ComparisonResults, Curve, MethodResult, TestItems, Trial
-from likewise.comparison.statistics import beside_the_best, estimates, rank_test
+from likewise.comparison.results import ComparisonResults, Curve, MethodResult, TestItems, Trial, point_in_words
+from likewise.comparison.statistics import LEVEL, estimates, judged, rank_test
 from likewise.comparison.store import PieceResult, Store
 from likewise.comparison.tuning import trial_score, trial_state
 from likewise.comparison.workshop import SCORING, Context
@@ -23,6 +23,7 @@ from likewise.data.ledger import CountedLook
 from likewise.data.packed import left_out
 from likewise.environment import versions
 from likewise.evaluation.retrieval import PerQuery
+from likewise.evaluation.verdict import Verdict
 from likewise.methods import RATE, Method, at
 from likewise.wording import listed
 
@@ -35,8 +36,9 @@ RECORD_FAULT = (
 class Gatherer:
     """Reads each result of a finished comparison once."""
 
-    def __init__(self, context: Context, store: Store, about: dict[str, Any]) -> None:
+    def __init__(self, context: Context, store: Store, about: dict[str, Any], *, indifferent: float | None = None) -> None:
         self.context, self.plan, self.store, self.about = context, context.plan, store, about
+        self.indifferent = indifferent
         self.progress = Progress(context.plan, store.claims())
         self.time_spent: dict[str, float] = defaultdict(float)
         self.notes: list[str] = [*context.plan.notes]
@@ -51,25 +53,29 @@ class Gatherer:
     def results(self) -> ComparisonResults:
         plan = self.plan
         items = {source.name: self._items(source.name) for source in plan.data}
+        looks = {source.name: self._look(source.name, self.context.split(source.name).test) for source in plan.data}
         methods: list[MethodResult] = []
+        verdicts: dict[tuple[str, str], Verdict] = {}
         for source in plan.data:
-            at_points = {point: self._at_point(source.name, point) for point in plan.points}
-            methods += at_points[""]
-            for name, values in plan.sweeps.items():
-                for value in values:
-                    methods += [replace(result, sweep={name: value}) for result in at_points[plan.canonical(f"{name}={value}")]]
+            level = level_of(looks[source.name])
+            at_points = {point: self._at_point(source.name, point, level) for point in plan.points}
+            sweeps = [{}, *({name: value} for name, values in plan.sweeps.items() for value in values)]
+            for sweep in sweeps:
+                found, verdict = at_points[plan.canonical(point_in_words(sweep))]
+                methods += [replace(result, sweep=sweep) for result in found]
+                if verdict is not None:
+                    verdicts[source.name, point_in_words(sweep)] = verdict
         if not methods:
             raise ValueError(f"no method could be scored: {'; '.join(dict.fromkeys(self.notes)) or 'see the store'}")
         average_ranks, critical_difference = self._ranks(methods)
         record: list[Opening] = []
-        looks, record_fault = {}, ""
+        record_fault = ""
         for source in plan.data:
             self._note_edges(source.name)
             split = self.context.split(source.name)
             openings = split.test.record
             record += openings
             self.notes += [*self.context.datasets[source.name].notes, *split.notes]
-            looks[source.name] = self._look(source.name, split.test)
             if not (any(opening.handed_out for opening in openings) and all(map(split.test.still_holds, self._seals[source.name]))):
                 record_fault = RECORD_FAULT
         if record_fault:
@@ -98,6 +104,8 @@ class Gatherer:
             looks=looks,
             tune=plan.tune,
             notes=tuple(dict.fromkeys(self.notes)),
+            verdicts=verdicts,
+            indifferent=self.indifferent,
             average_ranks=average_ranks,
             critical_difference=critical_difference,
             time_spent=dict(self.time_spent),
@@ -120,25 +128,14 @@ class Gatherer:
         self.notes += [f"{data}: {note}" for note in look.notes]
         return max((found for found in (self._looks.get(data), look) if found is not None), key=lambda found: found.number)
 
-    def _at_point(self, data: str, point: str) -> list[MethodResult]:
-        """Every method that could be scored, the statistics among those under equal conditions."""
+    def _at_point(self, data: str, point: str, level: float) -> tuple[list[MethodResult], Verdict | None]:
+        """Every method that could be scored, the verdict among those under equal conditions."""
         results: list[MethodResult] = []
         queries: dict[str, list[PerQuery]] = {}
         for method in self.plan.methods:
             if self.plan.is_at(method, point) and (result := self._method(method, data, point, queries)) is not None:
                 results.append(result)
-        equal = [result for result in results if not result.apart]
-        if not equal:
-            return results
-        verdicts = beside_the_best(
-            {result.name: queries[result.name] for result in equal}, {result.name: result.scores[DECIDING_SCORE].values for result in equal}
-        )
-        return [
-            replace(result, p_value=verdicts[result.name].p_value, within_noise=verdicts[result.name].within_noise)
-            if result.name in verdicts
-            else result
-            for result in results
-        ]
+        return judged(results, queries, level=level, indifferent=self.indifferent)
 
     def _method(self, method: Method, data: str, point: str, queries: dict[str, list[PerQuery]]) -> MethodResult | None:
         trainings: list[PieceResult] = []
@@ -177,8 +174,6 @@ class Gatherer:
             settings=settings,
             defaults={name: at(method, name) for name in settings},
             scores=estimates([result.facts["scores"] for result in scored], queries[method.name]),
-            p_value=None,
-            within_noise=False,
             seconds=tuple(result.facts["training_seconds"] for result in trainings),
             memory_bytes=max(result.facts["peak_bytes"] for result in trainings),
             curves=tuple(curves),
@@ -254,7 +249,17 @@ class Gatherer:
         ranks = rank_test(everywhere)
         if ranks.p_value is not None:
             self.notes.append(f"Friedman's test over {len(self.plan.data)} data sets: p = {ranks.p_value:.3g}")
+        if not ranks.can_tell:
+            self.notes.append(
+                f"over {len(self.plan.data)} data sets average ranks cannot tell any of {len(everywhere)} methods apart: they differ by "
+                f"at most {len(everywhere) - 1}, and Nemenyi's critical difference is {ranks.critical_difference:.2f}"
+            )
         return ranks.average_ranks, ranks.critical_difference
+
+
+def level_of(look: CountedLook) -> float:
+    """At the k-th look of one comparison at its test classes the chance of an error is divided by k: who looks often finds something."""
+    return 1 - (1 - LEVEL) / look.number_in_folder
 
 
 def _curve(seed: int, rows: list[dict[str, float]]) -> Curve:

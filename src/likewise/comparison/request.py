@@ -59,6 +59,7 @@ class Request:
     ray: "local" or a cluster's address instead of this machine's processes.  gpu_share: the part of a GPU that a training takes there.
     out: the folder; a comparison that is there already goes on, or is only read if it is finished. None: runs/compare-...
     store: the address of a PostgreSQL database for the results; None: a file in the folder. Its password is never stored or shown.
+    indifferent: points of the score (1.0 is 0.01) that would not matter; methods that close to the best are called equal for all purposes.
     keep_networks: keep those of every method and seed, not of the best alone (results.best).
     command: what the report says it was started with; None: the command of this process.
     """
@@ -79,6 +80,7 @@ class Request:
     ray: str | None = None
     gpu_share: float = 1.0
     device: str = "auto"
+    indifferent: float | None = None
     keep_networks: bool = False
     command: str | None = field(default=None, repr=False)
 
@@ -88,6 +90,8 @@ class Request:
                 raise ValueError(f"{name}={value}: expected at least {least}")
         if self.tune is not None:
             known_name("tune", self.tune, get_args(Tune))
+        if self.indifferent is not None and not 0 < self.indifferent < 100:
+            raise ValueError(f"indifferent={self.indifferent:g}: expected points of the score that would not matter, such as 1.0")
         for name, values in self.sweeps.items():
             known_name("sweep", name, SWEEPABLE)
             if not values or min(values) < 1 or len(set(values)) < len(values):

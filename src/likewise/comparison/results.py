@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,16 @@ import numpy.typing as npt
 from likewise.comparison.plan import UNTRAINED
 from likewise.comparison.tuning import TrialState
 from likewise.data.ledger import CountedLook
+from likewise.evaluation.verdict import Verdict
 from likewise.methods import RATE, Method
 from likewise.protocols import Tune
 
 SCORES = ("MAP@R", "R@1", "RP", "mAP", "NMI", "AMI")  # before any other; the first that every method has decides the order
+
+# Where a method stands; empty where nothing is to be said, as of methods apart. "best": and no other could be; "leads": others could.
+# "equal for all purposes": the whole interval of its difference to the best lies within what the user called indifferent.
+Standing = Literal["", "best", "leads", "equal for all purposes", "within noise", "behind"]
+LEADING: tuple[Standing, ...] = ("best", "leads")
 
 Vectors = dict[str, npt.NDArray[np.float32]]  # by method: (test items, dim)
 
@@ -46,13 +52,17 @@ class Trial:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A score over seeds: mean, standard deviation, and the 95 % interval that seeds and test classes together leave."""
+    """A score over seeds: mean, standard deviation, and the 95 % interval that seeds and test classes together leave.
+
+    There is no interval (None) where no noise is seen, which is no proof that there is none.
+    """
 
     values: tuple[float, ...]  # one a seed, in [0, 1]
     mean: float
-    deviation: float  # over seeds; 0 for one seed
-    low: float
-    high: float
+    deviation: float | None  # over seeds; None for one seed
+    low: float | None
+    high: float | None
+    lacking: str = ""  # which noise the interval does not hold because it cannot be known: "seeds", "classes", "seeds and classes"
 
 
 @dataclass(frozen=True)
@@ -67,11 +77,14 @@ class MethodResult:
     settings: dict[str, Any]  # what was tuned, to which value; empty without tuning
     defaults: dict[str, Any]  # the same names as the method file has them
     scores: dict[str, Estimate]  # by score: "R@1", "R@2", ..., "RP", "MAP@R", "mAP", "NMI", "AMI"
-    p_value: float | None  # paired with the best method over test classes, after Holm; None for the best itself
-    within_noise: bool  # of the best
     seconds: tuple[float, ...]  # of training, one a seed
     memory_bytes: int  # peak
     curves: tuple[Curve, ...]
+    standing: Standing = ""
+    p_value: float | None = None  # of the difference to the best (Verdict.p_values); None for the best itself
+    within_noise: bool = False  # of the best: not told from it, or the best itself
+    difference: tuple[float, float] | None = None  # the interval of its mean less the best's; all such hold at once
+    chance_best: float | None = None
     trials: tuple[Trial, ...] = ()
     published: dict[str, float] = field(default_factory=dict)  # the paper's own figures, where the protocol is that paper's
     sweep: dict[str, int] = field(default_factory=dict)  # {"dim": 64}; empty outside sweeps
@@ -115,6 +128,8 @@ class ComparisonResults:
     looks: dict[str, CountedLook] = field(default_factory=dict)  # data set -> which look at its test classes this is
     tune: Tune = "rate"  # what was tuned, where anything was
     notes: tuple[str, ...] = ()  # what the user should know: skipped images, singleton classes
+    verdicts: dict[tuple[str, str], Verdict] = field(default_factory=dict)  # by data set and point of a sweep, "" outside of sweeps
+    indifferent: float | None = None  # a difference in score that does not matter to the user
     average_ranks: dict[str, float] = field(default_factory=dict)  # over several data sets
     critical_difference: float | None = None  # Nemenyi, at 5 %
     time_spent: dict[str, float] = field(default_factory=dict)  # seconds by kind of work, all jobs together
@@ -159,7 +174,7 @@ class ComparisonResults:
         names = list(dict.fromkeys(name for method in chosen for name in method.scores))
         leading = next((name for name in SCORES if all(name in method.scores for method in chosen)), names[0])
         columns = [leading, *(name for name in SCORES if name in names), *names]
-        order = sorted(chosen, key=lambda method: (-_rank_value(method.scores.get(leading)), method.name))
+        order = sorted(chosen, key=lambda method: (method.standing not in LEADING, -_rank_value(method.scores.get(leading)), method.name))
         return Board(
             dataset,
             leading,
@@ -168,6 +183,8 @@ class ComparisonResults:
             tuple(method for method in order if method.apart),
             point,
             self.names_winner,
+            self.verdicts.get((dataset, point_in_words(point))),
+            self.indifferent,
         )
 
 
@@ -182,6 +199,8 @@ class Board:
     apart: tuple[MethodResult, ...]  # the others, best first
     point: dict[str, int]  # of a sweep, where there is nothing but a sweep
     names_winner: bool = True  # see ComparisonResults
+    verdict: Verdict | None = None  # by MAP@R, on the methods under equal conditions
+    indifferent: float | None = None  # see ComparisonResults
 
     @property
     def best(self) -> MethodResult | None:
@@ -196,13 +215,9 @@ class Board:
     def methods(self) -> tuple[MethodResult, ...]:
         return self.equal + self.apart
 
-    def group(self, method: MethodResult) -> str:
-        """Where a method stands: "best", "within noise of the best", or nothing to say."""
-        if method.apart or not self.names_winner:
-            return ""
-        if method is self.best:
-            return "best"
-        return "within noise of the best" if method.within_noise else ""
+    def standing(self, method: MethodResult) -> Standing:
+        """Beside the best; empty where nothing is to be said."""
+        return method.standing if self.names_winner and not method.apart else ""
 
 
 def read_vectors(methods: Sequence[MethodResult], items: TestItems) -> Vectors:
@@ -221,6 +236,11 @@ def read_vectors(methods: Sequence[MethodResult], items: TestItems) -> Vectors:
             continue  # a training that came to nothing has no neighbours to show
         vectors[method.name] = array.astype(np.float32)
     return vectors
+
+
+def point_in_words(sweep: Mapping[str, int]) -> str:
+    """ "dim=64"; empty outside of sweeps."""
+    return ", ".join(f"{name}={value}" for name, value in sweep.items())
 
 
 def _rank_value(estimate: Estimate | None) -> float:

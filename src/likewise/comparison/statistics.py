@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from scipy import stats
 
 from likewise.comparison.plan import DECIDING_SCORE
-from likewise.comparison.results import Estimate
+from likewise.comparison.results import Estimate, MethodResult, Standing
+from likewise.evaluation.noise import Array, measured, of_means
 from likewise.evaluation.retrieval import PerQuery
-from likewise.evaluation.uncertainty import bootstrap, paired_test
+from likewise.evaluation.verdict import Verdict, verdict
 
 LEVEL = 0.95
-
-
-@dataclass(frozen=True)
-class BesideTheBest:
-    """A method beside the best: the p-value after Holm's correction, None for the best itself."""
-
-    p_value: float | None
-    within_noise: bool
 
 
 @dataclass(frozen=True)
@@ -34,81 +26,91 @@ class RankTest:
     p_value: float | None  # Friedman's: are all methods alike? None for two methods, where it says nothing
     critical_difference: float  # Nemenyi, 5 %: average ranks closer than this are not told apart
 
+    @property
+    def can_tell(self) -> bool:
+        """Whether any two ranks could differ by as much as the critical difference: first and last everywhere are k - 1 apart."""
+        return self.critical_difference <= len(self.average_ranks) - 1
 
-def mean_over_seeds(runs: Sequence[PerQuery]) -> PerQuery:
-    """Each query's scores averaged over the seeds."""
-    first = runs[0]
-    scores = {name: torch.stack([run.scores[name] for run in runs]).mean(dim=0) for name in first.scores}
-    return PerQuery(scores, first.matched, first.labels)
+
+def class_tables(runs: Sequence[PerQuery]) -> tuple[dict[str, Array], Array]:
+    """Mean score of every class and seed, (seeds, classes) by score, and how many queries each class has.
+
+    Weighed by these, the mean over classes is the mean over queries. Queries without a match, and classes of nothing else, are left out.
+    """
+    matched = runs[0].matched.cpu().numpy()
+    codes, sizes = np.unique(runs[0].labels.cpu().numpy()[matched], return_inverse=True, return_counts=True)[1:]
+    tables = {
+        name: np.stack([np.bincount(codes, weights=run.scores[name].cpu().numpy()[matched], minlength=len(sizes)) / sizes for run in runs])
+        for name in runs[0].scores
+    }
+    return tables, sizes.astype(np.float64)
 
 
 def estimates(scores: Sequence[Mapping[str, float]], per_query: Sequence[PerQuery]) -> dict[str, Estimate]:
     """Mean, deviation and 95 % interval of every score, from each seed's scores and each seed's queries.
 
-    Two things could have come out otherwise, the seed and the test classes, and they are independent. With a the half-width that the
-    seeds leave, t(S - 1) s / sqrt(S) (0 for one seed), and b that of a bootstrap over classes of the scores averaged over seeds, on
-    either side of the mean, the interval reaches sqrt(a^2 + b^2) to that side. Cluster scores (NMI, AMI) belong to no query: b = 0.
+    Two things could have come out otherwise, the seed and the test classes: their variances are summed (see evaluation.noise). Cluster
+    scores (NMI, AMI) belong to no query: theirs is t(S - 1) s / sqrt(S) over seeds. Where no noise is seen there is no interval.
     """
-    over_classes = bootstrap(mean_over_seeds(per_query), level=LEVEL)
+    tables, weights = class_tables(per_query)
     estimated = {}
     for name in scores[0]:
         values = tuple(float(run[name]) for run in scores)
         mean = math.fsum(values) / len(values)
-        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        by_seed = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * deviation / math.sqrt(len(values)) if deviation else 0.0
-        low = high = 0.0
-        if name in over_classes:
-            low, high = over_classes[name].estimate - over_classes[name].low, over_classes[name].high - over_classes[name].estimate
+        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        lacking = {"seeds"} if deviation is None else set()
+        if name in tables and np.isfinite(tables[name]).all():
+            low, high = (float(limit[0]) for limit in of_means(measured([tables[name]], weights)).limits(1 - LEVEL))
+            lacking |= {"classes"} if len(weights) == 1 else set()
+        else:
+            reach = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * deviation / math.sqrt(len(values)) if deviation else 0.0
+            low, high = mean - reach, mean + reach
+            lacking.add("classes")
+        known = low < high
         estimated[name] = Estimate(
-            values, mean, deviation, max(0.0, mean - math.hypot(by_seed, low)), min(1.0, mean + math.hypot(by_seed, high))
+            values,
+            mean,
+            deviation,
+            low=max(0.0, low) if known else None,
+            high=min(1.0, high) if known else None,
+            lacking=" and ".join(sorted(lacking, reverse=True)),
         )
     return estimated
 
 
-def beside_the_best(runs: Mapping[str, Sequence[PerQuery]], values: Mapping[str, Sequence[float]]) -> dict[str, BesideTheBest]:
-    """Every method beside the one with the best mean of MAP@R; `values` are its MAP@R by seed.
+def judged(
+    results: Sequence[MethodResult], runs: Mapping[str, Sequence[PerQuery]], *, level: float = LEVEL, indifferent: float | None = None
+) -> tuple[list[MethodResult], Verdict | None]:
+    """The methods with what the verdict by MAP@R says of each, and the verdict: among those under equal conditions that came to something.
 
-    A difference is real if neither other test classes nor other seeds would undo it: p is the larger of a sign-flip test over classes
-    (scores averaged over seeds) and of a t-test over seeds (where there are several), and Holm corrects for the number of methods. How
-    much seeds matter is estimated from all methods together, as an analysis of variance does: two or three seeds of two methods alone
-    could not tell a tenth of the score from the whole of it.
+    `runs` are the queries of each method, one entry a seed.
     """
-    noise, freedom = pooled_deviation(list(values.values()))
-    best = max(values, key=lambda name: math.fsum(values[name]) / len(values[name]))
-    reference = mean_over_seeds(runs[best])
-    p_values = {}
-    for name, seeds in runs.items():
-        if name != best:
-            over_classes = paired_test(reference, mean_over_seeds(seeds))[DECIDING_SCORE].p_value
-            p_values[name] = max(over_classes, seed_test(values[best], values[name], noise=noise, freedom=freedom))
-    corrected = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-    verdicts = {name: BesideTheBest(p, p >= 1 - LEVEL) for name, p in corrected.items()}
-    return {name: verdicts.get(name, BesideTheBest(None, True)) for name in runs}
+    tables = {result.name: class_tables(runs[result.name]) for result in results if not result.apart}
+    sound = {name: by_score[DECIDING_SCORE] for name, (by_score, _) in tables.items() if np.isfinite(by_score[DECIDING_SCORE]).all()}
+    if not sound:
+        return list(results), None
+    weights = tables[next(iter(sound))][1]
+    found = verdict(sound, level=level, indifferent=indifferent, weights=weights)
+    return [_beside_the_best(result, found) if result.name in sound else result for result in results], found
 
 
-def pooled_deviation(values: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """The standard deviation over seeds that all methods share, s^2 = sum over methods of (S - 1) s_m^2 / sum of (S - 1), and that sum."""
-    freedom = sum(len(seeds) - 1 for seeds in values)
-    squares = math.fsum((value - math.fsum(seeds) / len(seeds)) ** 2 for seeds in values for value in seeds)
-    return (math.sqrt(squares / freedom) if freedom else 0.0), freedom
-
-
-def seed_test(first: Sequence[float], second: Sequence[float], *, noise: float, freedom: int) -> float:
-    """Two-sided p-value of t = difference of means / (s sqrt(1/S1 + 1/S2)); 0 where no seeds differ and only the means tell."""
-    difference = abs(math.fsum(first) / len(first) - math.fsum(second) / len(second))
-    if not freedom or not noise:
-        return float(difference == 0 and freedom > 0)
-    return float(2 * stats.t.sf(difference / (noise * math.sqrt(1 / len(first) + 1 / len(second))), freedom))
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: of m sorted p-values the i-th (from 0) becomes max over j <= i of min(1, (m - j) p_j)."""
-    corrected = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, position in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[position]))
-        corrected[position] = largest
-    return corrected
+def _beside_the_best(result: MethodResult, found: Verdict) -> MethodResult:
+    name = result.name
+    standing: Standing = "within noise"
+    if name == found.best:
+        standing = "leads" if set(found.within_noise) - set(found.equivalent) else "best"
+    elif name in found.equivalent:
+        standing = "equal for all purposes"
+    elif name in found.behind:
+        standing = "behind"
+    return replace(
+        result,
+        standing=standing,
+        p_value=None if name == found.best else found.p_values.get(name),
+        within_noise=name not in found.behind,
+        difference=found.differences.get(name),
+        chance_best=found.chance_best.get(name),
+    )
 
 
 def rank_test(scores: Mapping[str, Sequence[float]]) -> RankTest:

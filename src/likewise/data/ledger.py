@@ -89,6 +89,11 @@ class CountedLook:
         return self.look.number
 
     @property
+    def number_in_folder(self) -> int:
+        """The how many-th look by what is in this folder, from 1 on: a comparison that went on with more seeds has looked before."""
+        return 1 + sum(look.folder == self.look.folder for look in self.before)
+
+    @property
     def in_words(self) -> str:
         """ "second look at these test classes, after runs/x (2026-11-16)"."""
         if not self.number:

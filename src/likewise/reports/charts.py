@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from likewise.comparison.results import Board, ComparisonResults, Estimate, MethodResult
+from likewise.evaluation.verdict import Verdict
 from likewise.reports.drawing import FAINT, INK, SMALL, Chart, MethodLine, one_line
 from likewise.reports.method_curves import PairCurves
 from likewise.reports.weight_curves import COLOURS, LINES, NEGATIVES, POSITIVES, TICKS
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COST_TICKS = tuple(step * 10.0**decade for decade in range(-2, 6) for step in (1, 2, 3, 5))
+LINE_WORDS: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "color": FAINT}
+SEEDS = range(2, 21)  # of the power chart
 SWEPT = {"dim": "embedding size", "batch": "batch size"}
 
 Lines: TypeAlias = Mapping[str, MethodLine]
@@ -89,6 +92,15 @@ def critical_difference_chart(results: ComparisonResults, titles: Mapping[str, s
     return [Chart("", draw, "average rank of each method over the data sets, with the critical difference", size=(5.6, height))]
 
 
+def power_chart(board: Board) -> list[Chart]:
+    """Where the noise is known: what it would take to tell more apart."""
+    verdict = board.verdict
+    if not board.names_winner or verdict is None or not math.isfinite(verdict.detectable(SEEDS[0])):
+        return []
+    label = f"lead that is told from noise four times in five on {board.dataset}, against the number of seeds"
+    return [Chart("What seeds tell apart", lambda axis: draw_power(axis, verdict), label, "a lead found four times in five, at this noise")]
+
+
 def leaderboard_chart(board: Board, lines: Lines) -> list[Chart]:
     size = (6.4, 1.0 + 0.28 * len(board.methods))
     return [Chart("", lambda axis: draw_leaderboard(axis, board, lines), f"{board.leading} of each method on {board.dataset}", size=size)]
@@ -99,19 +111,40 @@ def draw_leaderboard(axis: Axes, board: Board, lines: Lines) -> None:
     methods = [method for method in board.methods if not math.isnan(method.scores[board.leading].mean)]
     for place, method in enumerate(methods):
         estimate, line = method.scores[board.leading], lines[method.name]
-        axis.plot([100 * estimate.low, 100 * estimate.high], [place, place], color=line.colour, linewidth=2.2, solid_capstyle="round")
+        if estimate.low is not None and estimate.high is not None:
+            axis.plot([100 * estimate.low, 100 * estimate.high], [place, place], color=line.colour, linewidth=2.2, solid_capstyle="round")
         axis.plot([100 * estimate.mean], [place], marker="D" if method.apart else "o", color=line.colour, markersize=5.5, linestyle="")
     if board.names_winner and board.best is not None and not math.isnan(board.best.scores[board.leading].mean):
         best = board.best.scores[board.leading]
-        axis.axvspan(100 * best.low, 100 * best.high, color=lines[board.best.name].colour, alpha=0.1, linewidth=0)
-    marks = {"best": " ★", "within noise of the best": " ≈"}
-    names = [one_line(method.title) + marks.get(board.group(method), " (apart)" if method.apart else "") for method in methods]
+        if best.low is not None and best.high is not None:
+            axis.axvspan(100 * best.low, 100 * best.high, color=lines[board.best.name].colour, alpha=0.1, linewidth=0)
+    marks = {"best": " ★", "leads": " ★", "equal for all purposes": " =", "within noise": " ≈"}
+    names = [one_line(method.title) + marks.get(board.standing(method), " (apart)" if method.apart else "") for method in methods]
     axis.set_yticks(range(len(methods)), names)
     axis.set_ylim(len(methods) - 0.5, -0.5)
     axis.grid(axis="y", visible=False)
-    meaning = "  (★ best, ≈ within noise of it)" if board.names_winner else ""
+    meaning = "  (★ highest, ≈ within noise of it)" if board.names_winner else ""
     axis.set_xlabel(f"{board.leading} in %, mean and 95 % interval{meaning}")
     axis.set_title(one_line(board.dataset))
+
+
+def draw_power(axis: Axes, verdict: Verdict) -> None:
+    """The lead that so many seeds would tell; a dot where this comparison stands, the smallest lead seen here as a line across."""
+    leads = [100 * verdict.detectable(seeds) for seeds in SEEDS]
+    here = min(verdict.num_seeds.values())
+    told = 100 * verdict.detectable(here)
+    first, second = list(verdict.means.values())[:2]
+    top = min(1.1 * leads[0], 2.5 * told)  # two seeds tell so little that nothing else could be seen
+    axis.plot(SEEDS, leads, color=INK)
+    axis.plot([here], [told], marker="o", color=INK)
+    axis.annotate("here", (here, told), xytext=(6, 4), textcoords="offset points")
+    if 100 * (first - second) < top:
+        axis.axhline(100 * (first - second), color=FAINT, linestyle=":")
+        axis.annotate("lead of the first over the second", (SEEDS[-1], 100 * (first - second)), xytext=(0, 3), **LINE_WORDS)
+    axis.set_ylim(0, top)
+    axis.set_xticks([seeds for seeds in SEEDS if seeds % 2 == 0])
+    axis.set_xlabel("seeds of each method")
+    axis.set_ylabel("lead in points of MAP@R")
 
 
 def draw_recall(axis: Axes, board: Board, lines: Lines) -> None:
@@ -174,7 +207,8 @@ def draw_costs(axis: Axes, board: Board, lines: Lines) -> None:
     for method in methods:
         estimate, line = method.scores[board.leading], lines[method.name]
         seconds, marker = method.mean_seconds, "D" if method.apart else "o"
-        axis.plot([seconds] * 2, [100 * estimate.low, 100 * estimate.high], color=line.colour, linewidth=1, alpha=0.5, gid=line.mark)
+        if estimate.low is not None and estimate.high is not None:
+            axis.plot([seconds] * 2, [100 * estimate.low, 100 * estimate.high], color=line.colour, linewidth=1, alpha=0.5, gid=line.mark)
         axis.plot([seconds], [100 * estimate.mean], marker=marker, color=line.colour, markersize=5, linestyle="", gid=line.mark)
     front = cost_front([(method.mean_seconds, method.scores[board.leading].mean) for method in methods])
     corners = [(methods[i].mean_seconds, 100 * methods[i].scores[board.leading].mean) for i in front]
@@ -276,6 +310,11 @@ def rank_groups(ranks: Sequence[float], difference: float) -> list[tuple[int, in
 
 
 def _line(axis: Axes, line: MethodLine, places: Sequence[int], estimates: Sequence[Estimate]) -> None:
-    mean, low, high = (np.array([100 * getattr(estimate, part) for estimate in estimates]) for part in ("mean", "low", "high"))
+    mean = [100 * estimate.mean for estimate in estimates]
+    low, high = ([math.nan if limit is None else 100 * limit for limit in limits] for limits in _limits(estimates))
     axis.fill_between(places, low, high, color=line.colour, alpha=0.12, linewidth=0, gid=line.mark)
     axis.plot(places, mean, color=line.colour, linestyle=line.dashes, marker="o", markersize=3.5, gid=line.mark)
+
+
+def _limits(estimates: Sequence[Estimate]) -> tuple[list[float | None], list[float | None]]:
+    return [estimate.low for estimate in estimates], [estimate.high for estimate in estimates]

@@ -20,6 +20,7 @@ from likewise.reports.charts import (
     cost_chart,
     critical_difference_chart,
     leaderboard_chart,
+    power_chart,
     recall_chart,
     sweep_charts,
     training_charts,
@@ -50,6 +51,7 @@ def compare(
     ray: str | None = None,
     gpu_share: float = 1.0,
     device: str = "auto",
+    indifferent: float | None = None,
     keep_networks: bool = False,
     command: str | None = None,
     report: bool = True,
@@ -77,6 +79,7 @@ def compare(
         ray=ray,
         gpu_share=gpu_share,
         device=device,
+        indifferent=indifferent,
         keep_networks=keep_networks,
         command=command,
     )
@@ -107,6 +110,7 @@ def write_report(results: ComparisonResults, folder: Path) -> Path:
         ending = f"_{number + 1}" if len(boards) > 1 else ""  # names of data sets may be no names of files
         charts |= {
             f"leaderboard{ending}": leaderboard_chart(board, lines),
+            f"power{ending}": power_chart(board),
             f"recall{ending}": recall_chart(board, lines),
             f"validation{ending}": validation_chart(board, lines),
             f"training{ending}": training_charts(board, lines),

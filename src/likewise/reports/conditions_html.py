@@ -73,7 +73,7 @@ def time_section(results: ComparisonResults) -> Markup:
 
 
 def origin_section(results: ComparisonResults) -> Markup:
-    return join([_command(results.command), table({"class": "facts"}, ("software", "version"), results.versions.items())])
+    return join([command_line(results.command), table({"class": "facts"}, ("software", "version"), results.versions.items())])
 
 
 def use_section(results: ComparisonResults) -> Markup:
@@ -84,7 +84,7 @@ def use_section(results: ComparisonResults) -> Markup:
         winner = results.board(data).winner
         if winner is not None:
             parts.append(tag("p", {}, tag("b", {}, winner.title), " on ", tag("bdi", {}, data)))
-            parts.append(_command(f"likewise embed {place.name} IMAGES --out vectors.npz"))
+            parts.append(command_line(f"likewise embed {place.name} IMAGES --out vectors.npz"))
     return join(parts)
 
 
@@ -104,7 +104,7 @@ def _percent(score: float | None) -> str:
     return NONE if score is None else f"{100 * score:.2f}"
 
 
-def _command(words: str) -> Markup:
+def command_line(words: str) -> Markup:
     """A command line, to be copied."""
     copy = tag("button", {"type": "button", "class": "copy"}, "copy")
     return tag("div", {"class": "command"}, tag("code", {}, words), copy)

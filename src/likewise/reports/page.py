@@ -14,6 +14,7 @@ from likewise.methods import METHODS, load_method
 from likewise.reports.charts import (
     cost_chart,
     critical_difference_chart,
+    power_chart,
     recall_chart,
     sweep_charts,
     training_charts,
@@ -22,6 +23,7 @@ from likewise.reports.charts import (
     weights_note,
 )
 from likewise.reports.conditions_html import equal_section, guard_section, origin_section, time_section, tuned_section, use_section
+from likewise.reports.differences_html import differences
 from likewise.reports.drawing import SMALL, Chart, MethodLine, inline, method_lines
 from likewise.reports.embedding_map import embedding_map
 from likewise.reports.examples_html import items_data, lists_section, make_sprite, map_section, shown_items
@@ -77,7 +79,10 @@ def report_page(shared: Shared) -> str:
     ranks = critical_difference_chart(results, shared.titles, shared.lines)
     if ranks:
         words = "Rank 1 is best. A bar joins methods whose average ranks over the data sets differ by less than the critical difference "
-        sections.append(_section("ranks", "Average ranks", _charts(ranks, "ranks"), tag("p", {"class": "note"}, words, "(Nemenyi, 5 %).")))
+        words += "(Nemenyi, 5 %)."
+        if (results.critical_difference or 0.0) > len(results.average_ranks) - 1:
+            words += " With so few data sets it is more than any two ranks can differ by: this test cannot tell any methods apart."
+        sections.append(_section("ranks", "Average ranks", _charts(ranks, "ranks"), tag("p", {"class": "note"}, words)))
     for number, board in enumerate(boards):
         sections += _board_sections(shared, board, number)
         items = results.items.get(board.dataset)
@@ -147,6 +152,10 @@ def _board_sections(shared: Shared, board: Board, number: int) -> list[Section]:
     at = ", ".join(f"{name} = {value:,}" for name, value in board.point.items())
     note = tag("p", {}, f"All trainings belong to a sweep; this is the board at {at}.") if at else ""
     sections = [_section("leaderboard", "Leaderboard", note, leaderboard(board, lines), of=board.dataset)]
+    if board.names_winner and board.verdict is not None and len(board.verdict.means) > 1:
+        power = power_chart(board)
+        drawn = _charts(power, f"power-{number}") if power else ""
+        sections.append(_section("differences", "Is the difference real?", differences(results, board, lines), drawn, of=board.dataset))
     curves = cost_chart(board, lines) + recall_chart(board, lines) + sweep_charts(results, board, lines) + validation_chart(board, lines)
     if curves:
         words = "Bands are 95 % intervals. Point at a method above to see its lines alone, click to keep it so."

@@ -1,33 +1,112 @@
-"""What a comparison says in sentences: the headline of a board, the conditions, the time, an interval."""
+"""What a comparison says in sentences: the headline of a board, what could be told apart, the conditions, the time, an interval."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Collection
+from pathlib import Path
+
 from likewise.comparison.results import Board, ComparisonResults, Estimate
+from likewise.comparison.statistics import LEVEL
 from likewise.protocols import Protocol
-from likewise.wording import count_of, listed, percent, seconds_in_words
+from likewise.wording import NONE, count_of, listed, ordinal, percent, seconds_in_words
+
+MANY_SEEDS = 10
+HELPS = 0.9  # more seeds help if they tell a lead less than this part of what is told now
 
 TO_TUNE = f"the same command with --trials {Protocol.trials} and another --out tunes the learning rate of every method alike"
 
 
 def headline(board: Board) -> str:
-    """Which method is best, and what is within noise of it."""
-    best = board.best
+    """Which method leads, what is within noise of it and what is behind; or why these data cannot tell."""
+    best, verdict = board.best, board.verdict
     if not board.names_winner:
         return f"On {board.dataset} untuned values were compared, so that no winner is named: {TO_TUNE}."
     if best is None:
         return f"On {board.dataset} no two methods ran under equal conditions."
     score = best.scores[board.leading]
-    near = [method.title for method in board.equal[1:] if method.within_noise]
-    clear = [method for method in board.equal[1:] if not method.within_noise]
-    says = f"{best.title} is best on {board.dataset}: {board.leading} {percent(score.mean)} ({interval(score)})."
+    shown = f"{board.leading} {percent(score.mean)}" + (f" ({interval(score)})" if score.low is not None else "")
+    says = f"{best.title} {'is best' if best.standing == 'best' else 'leads'} on {board.dataset}: {shown}."
     if not board.equal[1:]:
         return says + " It is the only method under these conditions."
-    if not near:
-        return says + " No other method is within noise of it."
-    rest = f" The other {count_of(len(clear), 'method is', 'methods are')} clearly behind." if clear else ""
-    if not clear and len(near) > 1:
-        return says + " But every other method is within noise of it: these data do not tell them apart."
-    return says + f" Within noise of it: {listed(near)}." + rest
+    if verdict is None:
+        return says
+    parts = [says]
+    equal, near, behind = (_titles(board, standing) for standing in ("equal for all purposes", "within noise", "behind"))
+    if verdict.undecided:
+        parts.append(verdict.undecided)
+    elif near and not equal and not behind and len(near) > 1:
+        parts.append("But every other method is within noise of it: these data do not tell them apart.")
+    elif near:
+        parts.append(f"Within noise of it: {listed(near)}.")
+    if equal and board.indifferent is not None:
+        parts.append(f"Equal to it for all purposes, which is to {points(board.indifferent)}: {listed(equal)}.")
+    if behind and not near and not equal:
+        parts.append("Every other method is behind it." if len(behind) > 1 else f"{behind[0]} is behind it.")
+    elif behind:
+        parts.append(f"The other {count_of(len(behind), 'method is', 'methods are')} behind.")
+    if verdict.level > LEVEL + 1e-9:
+        look = ordinal(round((1 - LEVEL) / (1 - verdict.level)))
+        parts.append(f"Judged at {100 * verdict.level:.4g} %, as it is the {look} look of this comparison.")
+    return " ".join(parts)
+
+
+def power_in_words(board: Board) -> str:
+    """What these seeds could tell apart, and what more of them would: "At this noise 3 seeds tell a lead of 3.6 points; ..."."""
+    verdict = board.verdict
+    if not board.names_winner or verdict is None or verdict.undecided or verdict.lacking or len(verdict.means) == 1:
+        return ""
+    seeds = min(verdict.num_seeds.values())
+    more = more_seeds(seeds)
+    says = (
+        f"At this noise {count_of(seeds, 'seed', 'seeds')} a method tell a lead of {points(verdict.detectable(seeds))}; "
+        f"{more} would tell {points(verdict.detectable(more))}."
+    )
+    near = [name for name in verdict.within_noise if name not in verdict.equivalent]
+    lead = verdict.means[verdict.best] - verdict.means[near[0]] if near else 0.0
+    if lead <= 0:
+        return says
+    title = next(method.title for method in board.equal if method.name == near[0])
+    takes = verdict.seeds_to_tell(lead)
+    if takes is None:
+        classes = count_of(verdict.num_classes, "test class", "test classes")
+        return f"{says} The lead over {title}, {points(lead)}, is too small for any number of seeds on these {classes}."
+    return f"{says} The lead over {title}, {points(lead)}, would take about {takes}." if takes > seeds else says
+
+
+def command_to_go_on(results: ComparisonResults, board: Board) -> str:
+    """What adds seeds to this comparison, where they could tell what is not told yet; else empty."""
+    verdict = board.verdict
+    if not board.names_winner or verdict is None or results.folder is None or not _titles(board, "within noise"):
+        return ""
+    seeds = min(verdict.num_seeds.values())
+    more = more_seeds(seeds)
+    if "seeds" not in " ".join(verdict.lacking.values()) and not verdict.detectable(more) < HELPS * verdict.detectable(seeds):
+        return ""  # the classes are what is few
+    words = shlex.split(results.command) if results.command else []
+    if len(words) < 2 or words[1] != "compare" or "likewise" not in Path(words[0]).parts[-2:]:
+        return f"likewise.compare(..., seeds={more}, out={str(results.folder)!r})"
+    return shlex.join(["likewise", *_without(words[1:], ("--seeds", "--out")), "--seeds", str(more), "--out", str(results.folder)])
+
+
+def more_seeds(seeds: int) -> int:
+    """How many to go on with."""
+    return 5 if seeds == 1 else MANY_SEEDS if seeds < MANY_SEEDS else 2 * seeds
+
+
+def noise_in_words(board: Board) -> str:
+    """Which noise the intervals do not hold, where they lack any."""
+    lacking = {name: {method.scores[name].lacking for method in board.methods if name in method.scores} for name in board.scores}
+    parts = []
+    if "seeds" in lacking[board.leading]:
+        parts.append("With one seed, intervals hold the noise of the test classes alone: another seed may lie outside.")
+    by_seeds = [name for name, kinds in lacking.items() if kinds == {"classes"}]
+    without = [name for name, kinds in lacking.items() if kinds == {"seeds and classes"}]
+    if by_seeds:
+        parts.append(f"Intervals of {listed(by_seeds)} hold the noise of seeds alone.")
+    if without:
+        parts.append(f"One seed leaves {listed(without)} without an interval.")
+    return " ".join(parts)
 
 
 def look_in_words(results: ComparisonResults, board: Board) -> str:
@@ -60,4 +139,28 @@ def time_in_words(results: ComparisonResults) -> str:
 
 
 def interval(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return NONE
     return f"{percent(estimate.low, digits=1)} to {percent(estimate.high, digits=1)}"
+
+
+def points(score: float) -> str:
+    """A difference: "1.8 points"."""
+    number = f"{100 * score:.1f}" if abs(score) >= 0.0095 else f"{100 * score:.2g}"
+    return f"{number} {'point' if number == '1' else 'points'}"
+
+
+def _titles(board: Board, standing: str) -> list[str]:
+    return [method.title for method in board.equal if method.standing == standing]
+
+
+def _without(words: list[str], options: Collection[str]) -> list[str]:
+    """A command line without these options and their values."""
+    kept: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word in options:
+            next(rest, None)
+        elif word.partition("=")[0] not in options:
+            kept.append(word)
+    return kept

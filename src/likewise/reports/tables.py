@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from io import StringIO
 
 from likewise.comparison.results import Board, ComparisonResults, MethodResult
-from likewise.reports.sentences import conditions_in_words, look_in_words
+from likewise.reports.sentences import conditions_in_words, headline, look_in_words, noise_in_words, power_in_words
 from likewise.wording import NONE, bytes_in_words, percent, printable, seconds_in_words
 
-GROUP_SIGNS = {"best": "best", "within noise of the best": "within noise"}
+LATEX_MARKS = {"within noise": r"$^{\approx}$", "equal for all purposes": "$^{=}$"}
 LATEX_LETTERS = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -35,7 +35,8 @@ def csv_table(results: ComparisonResults) -> str:
     published = list(dict.fromkeys(name for method in results.methods for name in method.published))
     swept = list(dict.fromkeys(name for method in results.methods for name in method.sweep))
     parts = ("mean", "low", "high", "deviation")
-    heads = ["dataset", "method", "title", "apart", "dim", *(f"sweep {name}" for name in swept), "within_noise", "p_value"]
+    heads = ["dataset", "method", "title", "apart", "dim", *(f"sweep {name}" for name in swept), "verdict", "p_value"]
+    heads += ["difference_low", "difference_high", "chance_best"]
     heads += [f"{name} {part}" for name in scores for part in parts]
     heads += [f"{name} published" for name in published] + ["seconds", "memory_bytes", "look"]
     written = StringIO()
@@ -44,7 +45,10 @@ def csv_table(results: ComparisonResults) -> str:
     for method in results.methods:
         row: list[str | int | float | None] = [method.dataset, method.name, method.title, method.apart, method.dim]
         row += [method.sweep.get(name) for name in swept]
-        row += [int(method.within_noise), method.p_value] if results.names_winner else [None, None]
+        if results.names_winner:
+            row += [method.standing, method.p_value, *(method.difference or (None, None)), method.chance_best]
+        else:
+            row += [None] * 5
         for name in scores:
             estimate = method.scores.get(name)
             row += [None] * len(parts) if estimate is None else [getattr(estimate, part) for part in parts]
@@ -61,6 +65,7 @@ def markdown_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
         parts.append(f"## {_markdown(board.dataset)}")
         if board.dataset in results.looks:
             parts.append(_markdown(look_in_words(results, board)))
+        parts += [_markdown(words) for words in (headline(board), power_in_words(board)) if words]
         for methods in (board.equal, board.apart):
             if not methods:
                 continue
@@ -72,11 +77,16 @@ def markdown_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
                 lines.append([*cells, seconds_in_words(method.mean_seconds), bytes_in_words(method.memory_bytes)])
             parts.append("\n".join("| " + " | ".join(line) + " |" for line in lines))
     parts.append("Scores in %, mean over seeds ± half of the 95 % interval over seeds and test classes.")
+    parts += dict.fromkeys(filter(None, map(noise_in_words, boards)))
     return "\n\n".join(parts) + "\n"
 
 
 def latex_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
-    """One tabular a data set, for the package booktabs; the best and what is within noise of it in bold, where a best is named."""
+    """One tabular a data set, for the package booktabs.
+
+    Where a best is named, it and what is not told from it are in bold: an approximation sign marks what is within noise of it, an equals
+    sign what is equal to it for all purposes.
+    """
     parts = [f"% {printable(results.title)}\n% {conditions_in_words(results)} Needs \\usepackage{{booktabs}} and UTF-8."]
     for board in boards:
         rows = [" & ".join(["method", *(latex_text(name) for name in board.scores)]) + r" \\", r"\midrule"]
@@ -86,12 +96,13 @@ def latex_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
             for method in methods:
                 name = latex_text(method.title) + (f" ({latex_text(method.apart)})" if method.apart else "")
                 scores = [latex_text(_score(method, score)).replace("±", r"$\pm$") for score in board.scores]
-                if board.group(method):
-                    scores[0] = rf"\textbf{{{scores[0]}}}"
+                standing = board.standing(method)
+                if standing not in ("", "behind"):
+                    scores[0] = rf"\textbf{{{scores[0]}}}{LATEX_MARKS.get(standing, '')}"
                 rows.append(" & ".join([name, *scores]) + r" \\")
         body = "\n".join([r"\toprule", *rows, r"\bottomrule"])
-        look = look_in_words(results, board)
-        heading = f"% {printable(board.dataset)}" + (f"\n% {printable(look)}" if look else "")
+        said = (board.dataset, look_in_words(results, board), headline(board), power_in_words(board), noise_in_words(board))
+        heading = "\n".join(f"% {printable(words)}" for words in said if words)
         parts.append(f"{heading}\n\\begin{{tabular}}{{l{'r' * len(board.scores)}}}\n{body}\n\\end{{tabular}}")
     return "\n\n".join(parts) + "\n"
 
@@ -104,11 +115,13 @@ def _score(method: MethodResult, name: str) -> str:
     estimate = method.scores.get(name)
     if estimate is None:
         return NONE
+    if estimate.low is None or estimate.high is None:
+        return percent(estimate.mean)
     return f"{percent(estimate.mean)} ± {percent((estimate.high - estimate.low) / 2)}"
 
 
 def _standing(board: Board, method: MethodResult) -> str:
-    return method.apart or GROUP_SIGNS.get(board.group(method), "")
+    return method.apart or board.standing(method)
 
 
 def _markdown(text: str) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table
 from likewise.comparison.request import Request
 from likewise.comparison.results import ComparisonResults
 from likewise.reports.comparison_report import compare_and_report
-from likewise.reports.sentences import TO_TUNE, time_in_words
+from likewise.reports.sentences import TO_TUNE, command_to_go_on, time_in_words
 from likewise.terminal.comparison_progress import live_progress
 from likewise.terminal.leaderboard import leaderboard_view
 from likewise.wording import printable
@@ -50,6 +50,8 @@ def closing_lines(results: ComparisonResults) -> list[str]:
             place_in_table = "best" if results.names_winner else "first in the table"
             lines.append(f"{place_in_table}: {printable(winner.title)} on {printable(data)}, in {place}; use it with")
             lines.append(f"  likewise embed {shlex.quote(str(place))} IMAGES --out vectors.npz")
+    for command in dict.fromkeys(filter(None, (command_to_go_on(results, board) for board in results.boards))):
+        lines += ["to tell more apart, go on with more seeds:", f"  {command}"]
     if not results.names_winner:
         lines.append(f"untuned: {TO_TUNE}")
     return lines

@@ -10,12 +10,17 @@ from rich.table import Table
 from rich.text import Text
 
 from likewise.comparison.results import Board, ComparisonResults, MethodResult
-from likewise.reports.sentences import conditions_in_words, headline, interval, look_in_words
+from likewise.reports.sentences import conditions_in_words, headline, interval, look_in_words, noise_in_words, power_in_words
 from likewise.wording import NONE, bytes_in_words, percent, printable, seconds_in_words
 
 SCORE, BESIDE = 8, 40  # letters of a column of scores, and of all columns beside scores and titles
 TITLE, LONGEST_TITLE = 24, 32
-MARKS = {"best": ("★", "bold green"), "within noise of the best": ("≈", "green")}
+MARKS = {
+    "best": ("★", "bold green"),
+    "leads": ("★", "bold green"),
+    "equal for all purposes": ("=", "green"),
+    "within noise": ("≈", "green"),
+}
 
 
 def leaderboard_view(results: ComparisonResults) -> RenderableType:
@@ -42,6 +47,9 @@ def _view(results: ComparisonResults, num_scores: int, title_width: int) -> Iter
         yield Text(printable(dataset), style="bold")
         yield _table(board, board.scores[:num_scores], title_width)
         yield Text(printable(headline(board)))
+        if board.verdict is not None and not board.verdict.undecided:
+            for words in filter(None, (power_in_words(board), noise_in_words(board))):
+                yield Text(printable(words), style="dim")
         if dataset in results.looks:
             yield Text(printable(look_in_words(results, board)), style="dim" if results.looks[dataset].number == 1 else "yellow")
         for method in board.apart:
@@ -50,8 +58,8 @@ def _view(results: ComparisonResults, num_scores: int, title_width: int) -> Iter
     if results.average_ranks:
         ranks = sorted(results.average_ranks.items(), key=lambda entry: entry[1])
         yield Text("average ranks: " + ", ".join(f"{printable(name)} {rank:.2f}" for name, rank in ranks))
-    marks = "  ★ best, ≈ within noise of it" if results.names_winner else ""
-    yield Text(conditions_in_words(results) + marks, style="dim")
+    marks = "  ★ first, ≈ within noise of it" + (", = equal to it for all purposes" if results.indifferent else "")
+    yield Text(conditions_in_words(results) + (marks if results.names_winner else ""), style="dim")
     for note in results.notes:
         yield Text(f"! {printable(note)}", style="yellow")
 
@@ -72,7 +80,7 @@ def _table(board: Board, scores: tuple[str, ...], title_width: int) -> Table:
 
 
 def _cells(board: Board, method: MethodResult, scores: tuple[str, ...]) -> Iterator[Text]:
-    mark, style = MARKS.get(board.group(method), ("", "dim" if method.apart else ""))
+    mark, style = MARKS.get(board.standing(method), ("", "dim" if method.apart else ""))
     yield Text(mark, style=style)
     yield Text(printable(method.title), style=style)
     for i, name in enumerate(scores):
