@@ -62,6 +62,24 @@ def test_what_a_comparison_finds(finished: ComparisonResults) -> None:
     assert finished.board("glyphs").best is not None
 
 
+def test_a_comparison_holds_its_verdicts(tmp_path: Path, finished: ComparisonResults) -> None:
+    """The untrained network is not among those judged. What is indifferent is no part of the plan: a finished comparison is judged anew."""
+    verdict = finished.verdicts["glyphs", ""]
+    judged = {method.name: method for method in finished.methods if not method.apart}
+    assert verdict.means == {name: pytest.approx(judged[name].scores["MAP@R"].mean) for name in verdict.means}
+    assert verdict.means.keys() == judged.keys()
+    assert {name: method.difference for name, method in judged.items() if name != verdict.best} == verdict.differences
+    assert (verdict.level, finished.indifferent) == (0.95, None)
+    out = tmp_path / "out"
+    swept = tiny_compare(out, methods=METHODS[:2], seeds=2, sweeps={"dim": [8, 4]})
+    assert list(swept.verdicts) == [("glyphs", ""), ("glyphs", "dim=8"), ("glyphs", "dim=4")]
+    assert swept.verdicts["glyphs", "dim=8"] == swept.verdicts["glyphs", ""]  # the protocol's own
+    again = tiny_compare(out, methods=METHODS[:2], seeds=2, sweeps={"dim": [8, 4]}, indifferent=99.0)
+    assert again.indifferent == 0.99
+    verdict, before = again.verdicts["glyphs", ""], swept.verdicts["glyphs", ""]
+    assert (verdict.differences, verdict.level) == (before.differences, before.level)
+
+
 def test_the_test_classes_are_opened_once_a_run_after_all_else(finished: ComparisonResults) -> None:
     """Two seeds of four, and the pictures; by one key."""
     assert openings_of(finished) == ["key"] + 9 * ["opened"]
@@ -282,6 +300,7 @@ def test_test_items_that_nothing_can_be_found_for_are_refused_before_training(tm
     [
         ({"jobs": 0}, "jobs=0: expected at least 1"),
         ({"seeds": 0}, "seeds=0: expected at least 1"),
+        ({"indifferent": 0.0}, "indifferent=0: expected points of the score"),
         ({"folds": 0}, "folds=0: expected at least 1"),
         ({"tune": "rates"}, "unknown tune 'rates': did you mean 'rate'"),
         ({"trials": 1}, "a single set of values is no choice"),

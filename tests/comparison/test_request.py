@@ -41,6 +41,7 @@ def test_compare_hands_everything_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "ray": "local",
         "gpu_share": 0.5,
         "device": "cpu",
+        "indifferent": 1.5,
         "keep_networks": True,
         "command": "c",
     }
