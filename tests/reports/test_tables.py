@@ -214,6 +214,14 @@ def test_the_command_that_adds_seeds(usual: ComparisonResults, command: str, exp
     assert command_to_go_on(results, results.board("glyphs")) == expected
 
 
+def test_more_seeds_are_not_asked_for_where_classes_are_what_is_few(tmp_path: Path) -> None:
+    """Of 8 classes 10 seeds would tell hardly less than 3."""
+    results = replace(made_up(tmp_path, num_classes=8), folder=tmp_path)
+    board = results.board("glyphs")
+    assert "within noise" in {method.standing for method in board.equal}
+    assert command_to_go_on(results, board) == ""
+
+
 def test_the_page_shows_every_difference(usual: ComparisonResults) -> None:
     board = usual.board("glyphs")
     assert board.verdict is not None
