@@ -149,7 +149,7 @@ def test_other_weights_are_another_comparison(tmp_path: Path) -> None:
     """By the content of the file, whatever it is called."""
     files = [tmp_path / "one.safetensors", tmp_path / "two.safetensors", tmp_path / "copy of one.safetensors"]
     for file, seed in zip(files, (0, 1, 0), strict=True):
-        save_file(make_network(NetworkSpec("convnet_small"), seed=seed).members[0].backbone.state_dict(), file)
+        save_file(make_network(NetworkSpec("convnet"), seed=seed).members[0].backbone.state_dict(), file)
     options: dict[str, Any] = {"methods": ["contrastive"], "trials": 0, "seeds": 1, "protocol": tiny_protocol(weights="optional")}
     first = tiny_compare(tmp_path / "out", weights=files[0], **options)
     with pytest.raises(ValueError, match=r"holds another comparison: weights is '[0-9a-f]{64}' there and '[0-9a-f]{64}' here"):

@@ -17,7 +17,20 @@ TUNING = {"tune": "all", "trials": 3, "folds": 2}
 
 def tiny_protocol(**changes: Any) -> Protocol:
     quick = load_protocol("quick")
-    return replace(quick, **{"name": "tiny", "steps": 3, "batch": 16, "dim": 8, "ks": (1, 2), "validate_every": 3, **TUNING, **changes})
+    return replace(
+        quick,
+        **{
+            "name": "tiny",
+            "backbone": "convnet",
+            "steps": 3,
+            "batch": 16,
+            "dim": 8,
+            "ks": (1, 2),
+            "validate_every": 3,
+            **TUNING,
+            **changes,
+        },
+    )
 
 
 def tiny_compare(out: Path, **changes: Any) -> ComparisonResults:
