@@ -91,6 +91,7 @@ def test_every_loss_and_miner_is_in_the_readme() -> None:
     import likewise
 
     text = (ROOT / "README.md").read_text()
+    assert f"any of {len(likewise.LOSSES)} losses, any of {len(likewise.MINERS)} miners" in text
     for name in [*likewise.LOSSES, *likewise.MINERS]:
         assert f"`{name}`" in text
 

@@ -122,8 +122,9 @@ def test_settings_that_are_no_numbers_are_named() -> None:
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_what_the_batch_decides_is_no_setting_of_a_method(name: str) -> None:
-    names = SAMPLERS[name].settings_of_methods()
-    assert not {"labels", "num_classes", "batch_size", "seed", "rank", "num_ranks"} & set(names)
+    names, decided = SAMPLERS[name].settings_of_methods(), SAMPLERS[name].set_by_batch
+    assert decided  # something has to follow from the batch
+    assert not {"labels", "batch_size", "seed", "rank", "num_ranks", *decided} & set(names)
     assert set(SETTINGS[name]) <= set(names)
 
 
