@@ -114,12 +114,12 @@ def compare(
     data: Annotated[
         list[str] | None, typer.Argument(help="Folders, tables, data sets such as cub:/path, vectors.npz; glyphs if none.")
     ] = None,
-    methods: Annotated[str | None, typer.Option(help="Names or .toml files with commas between, papers, or all.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Names or .toml files with commas between, papers, or all; +NAME adds.")] = None,
     protocol: Annotated[str | None, typer.Option(help="What is equal for all: see `likewise protocols`. Else what suits DATA.")] = None,
     tune: Annotated[Tuned | None, typer.Option(help="What tuning tries: the rate alone, or all settings of a method.")] = None,
     trials: Annotated[int | None, typer.Option(min=0, help="Sets of values that tuning tries for each method; 0: no tuning.")] = None,
     folds: Annotated[int | None, typer.Option(min=1, help="Folds of the training classes, for tuning; 1: half of them, once.")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Final trainings of each method.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Final trainings of each method; more than there are add to it.")] = None,
     sweep: Annotated[list[str] | None, typer.Option(help="dim=64,128,256 or batch=32,64: the final trainings with each.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="key=value of the protocol, such as steps=400.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Pretrained weights of the backbone: .safetensors or .pth.")] = None,

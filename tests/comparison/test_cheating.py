@@ -29,7 +29,8 @@ def begun(tmp_path: Path) -> tuple[ComparisonFolder, Workshop]:
     """A comparison of which nothing is done yet."""
     request = Request(methods=["contrastive"], data=DATA, protocol=tiny_protocol(), trials=2, folds=2, seeds=1, device="cpu")
     datasets, specs = read_datasets(request.data)
-    folder, plan, _ = open_folder(tmp_path / "out", make_plan(request, datasets, specs), store=None, command="test")
+    plan = make_plan(request, datasets, specs)
+    folder, _ = open_folder(tmp_path / "out", lambda there: plan, store=None, command="test")
     return folder, Workshop(Context(plan, datasets, folder.path, None, "cpu"))
 
 

@@ -161,6 +161,69 @@ def test_nothing_is_trained_before_every_method_has_shown_where_it_does_best() -
         assert widened == (order == 0)  # contrastive came first and was at an edge while the other still tried its rates
 
 
+def with_more(plan: Plan, *, methods: tuple[str, ...] = (), seeds: int = 2, looked: int = 1) -> Plan:
+    asked = plan_of(methods=(*NAMES, *methods), seeds=seeds, trials=plan.trials, folds=plan.folds, tune=plan.tune)
+    return plan.extended(asked, time="now", command="more", looked=looked)
+
+
+def test_a_method_that_is_added_widens_nothing_and_tries_what_the_others_did() -> None:
+    """Whether the others' rates were widened or not: their choices stand."""
+    for best, beyond in ((1.0, {}), (50.0, {3: 10.0})):
+        simulation = Simulation(plan_of(folds=1, tune="rate", trials=3), score=by_rate(dict.fromkeys(NAMES, best) | {"margin": 0.01}))
+        simulation.run()
+        chosen = {name: simulation.progress.choice("glyphs", name) for name in NAMES}
+        simulation.plan = with_more(simulation.plan, methods=("margin",))
+        assert not simulation.progress.is_decided
+        came = [piece for together in simulation.run() for piece in together]
+        assert {piece.method for piece in came} == {"margin"}
+        assert sorted(piece.number for piece in came if piece.kind == "trial") == [0, 1, 2, *beyond]
+        assert simulation.progress.rates_beyond("glyphs") == beyond
+        assert {name: simulation.progress.choice("glyphs", name) for name in NAMES} == chosen
+        assert simulation.progress.settings("glyphs", "margin", simulation.progress.choice("glyphs", "margin")) == {"rates.base": 0.3}
+        assert simulation.progress.is_complete
+
+
+def test_seeds_that_are_added_close_the_test_classes_until_they_are_trained() -> None:
+    simulation = Simulation(plan_of(seeds=1))
+    simulation.run()
+    simulation.plan = with_more(simulation.plan, seeds=3)
+    rounds = [{(piece.kind, piece.number) for piece in together} for together in simulation.run()]
+    assert rounds == [{("final", 1), ("final", 2)}, {("score", 1), ("score", 2)}]
+
+
+def test_what_a_plan_grows_by() -> None:
+    plan = plan_of(seeds=2)
+    assert with_more(plan) is plan
+    assert plan.extended(replace(plan, seeds=1), time="now", command="less", looked=0) is plan
+    grown = with_more(plan, methods=("margin",), seeds=5)
+    assert grown.seeds == 5
+    assert [method.name for method in grown.methods] == [*NAMES, "margin", "untrained"]
+    assert [values["rates.base"] for values in grown.sets["margin"]] == list(plan.rates)
+    assert grown.extensions[0].in_words == "margin added, 5 seeds a method"
+    assert Plan.from_table(json.loads(json.dumps(grown.as_table()))) == grown
+
+
+def test_looks_are_counted_by_what_was_scored_between_extensions() -> None:
+    plan = plan_of()
+    assert plan.num_looks == 1
+    assert with_more(plan, seeds=3, looked=0).num_looks == 1
+    twice = with_more(with_more(plan, seeds=3, looked=4), seeds=4, looked=4)  # nothing was scored between the two
+    assert twice.num_looks == 2
+    assert with_more(twice, seeds=5, looked=8).num_looks == 3
+
+
+def test_what_was_decided_for_a_look_stays_the_same_when_the_plan_grows() -> None:
+    simulation = Simulation(plan_of(seeds=1))
+    simulation.run()
+    before = simulation.progress
+    simulation.plan = with_more(simulation.plan, methods=("margin",), seeds=3)
+    after = simulation.progress
+    pieces = [replace(piece, kind="score") for piece in before.final_pieces()]
+    assert [after.decided_for(piece) for piece in pieces] == [before.decided_for(piece) for piece in pieces]
+    assert len({before.decided_for(piece) for piece in pieces}) == len(pieces)
+    assert after.decisions != before.decisions
+
+
 def test_two_rates_have_no_inside_and_widen_nothing() -> None:
     simulation = Simulation(plan_of(folds=1, tune="rate", trials=2), score=by_rate({"contrastive": 50.0, "raw_vthm": 0.01}))
     simulation.run()

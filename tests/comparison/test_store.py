@@ -7,13 +7,16 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from likewise.comparison import store as store_module
-from likewise.comparison.plan import Piece
+from likewise.comparison.plan import Piece, Plan
 from likewise.comparison.store import Owner, PieceResult, Store
+
+from .test_plan import plan_of
 
 PIECES = [Piece("final", "glyphs", "", "raw_vthm", seed) for seed in range(20)]
 
@@ -123,3 +126,43 @@ def test_comparisons_do_not_see_each_other(store: Store, url: str) -> None:
         assert other.claim(PIECES[:1], Owner.here(), {}) == PIECES[0]
         assert other.plan() == ({"plan": 2}, {"command": "y"})
     assert store.plan() == ({"plan": 1}, {"command": "x"})
+
+
+def planned(url: str, name: str) -> Store:
+    store = Store(url, name)
+    store.create(plan_of().as_table(), {"command": "x"})
+    return store
+
+
+def with_more_seeds(looked: int) -> Plan:
+    before = plan_of()
+    return before.extended(replace(before, seeds=9), time="now", command="more", looked=looked)
+
+
+def test_a_plan_is_extended_once_and_everybody_hears_of_it(url: str) -> None:
+    with closing(planned(url, "plan")) as first, closing(Store(url, "plan")) as second:
+        assert second.progress().plan == first.progress().plan == plan_of()
+        first.claim([Piece("score", "glyphs", "", "raw_vthm")], Owner.here(), {})
+        first.claim([Piece("items", "glyphs")], Owner.here(), {})
+        first.claim(PIECES[:1], Owner.here(), {})
+        assert first.extend(with_more_seeds)
+        assert not second.extend(with_more_seeds)  # it read the plan before
+        assert second.progress().plan == first.progress().plan == with_more_seeds(2)  # two looks, one training
+        assert second.extend(with_more_seeds)
+
+
+def test_no_look_is_claimed_under_a_plan_that_has_grown(url: str) -> None:
+    look, training = Piece("score", "glyphs", "", "raw_vthm"), PIECES[0]
+    with closing(planned(url, "plan")) as first, closing(Store(url, "plan")) as second:
+        first.progress()
+        second.progress()
+        second.claim([Piece("items", "glyphs")], dead_owner(), {})
+        assert first.extend(with_more_seeds)
+        seen = second.claims()
+        assert second.claim([look], Owner.here(), {}) is None
+        assert second.claim([Piece("items", "glyphs")], Owner.here(), seen) is None  # nor taken over
+        assert second.claims() == seen
+        assert second.claim([training], Owner.here(), {}) == training  # what trains may go on
+        second.progress()
+        assert second.claim([look], Owner.here(), {}) == look
+        assert second.claim([Piece("items", "glyphs")], Owner.here(), seen) == Piece("items", "glyphs")

@@ -164,8 +164,9 @@ def test_a_second_look_of_a_comparison_is_judged_at_a_higher_level(tmp_path: Pat
     assert headline(board).endswith("Judged at 97.5 %, as it is the second look of this comparison.")
     before = Look(1, "2026-11-16T10:00:00+00:00", "compare", "/runs/x", "", "glyphs", "a", 8, "x", "scores")
     elsewhere = replace(before, number=2, folder="/runs/y")
-    assert level_of(CountedLook(before)) == 0.95
-    assert level_of(CountedLook(replace(before, number=3), (before, elsewhere))) == pytest.approx(0.975)
+    assert level_of(CountedLook(before), 1) == 0.95
+    assert level_of(CountedLook(replace(before, number=3), (before, elsewhere)), 1) == pytest.approx(0.975)
+    assert level_of(CountedLook(before), 5) == pytest.approx(0.99)  # the ledger was lost
 
 
 def test_one_seed_gives_the_sentence_instead_of_a_verdict(tmp_path: Path) -> None:

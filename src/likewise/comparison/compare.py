@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
-import shutil
 import sys
-from contextlib import ExitStack, closing
+from collections.abc import Mapping
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Protocol as Interface
@@ -14,13 +15,14 @@ from typing import Protocol as Interface
 from likewise.comparison.database import storage_faults_explained, without_passwords
 from likewise.comparison.folder import BEST, NETWORKS, ComparisonFolder, open_folder
 from likewise.comparison.gather import Gatherer
-from likewise.comparison.plan import OnProgress, Piece, Plan, Progress
-from likewise.comparison.request import Request, make_plan, read_datasets
+from likewise.comparison.plan import OnProgress, Piece, Progress
+from likewise.comparison.request import Request, chosen_protocol, make_plan, read_datasets
 from likewise.comparison.results import ComparisonResults, MethodResult
 from likewise.comparison.tuning import Study, record_studies
 from likewise.comparison.workers import LocalRunner, Orders
 from likewise.comparison.workshop import Context, Stopwatch, load_network
 from likewise.configuration import as_table, with_settings
+from likewise.data.dataset import Dataset
 from likewise.data.ledger import CountedLook
 from likewise.environment import checked_device, num_cores
 from likewise.models.bundle import DESCRIPTION
@@ -49,25 +51,30 @@ def run_comparison(request: Request, *, on_progress: OnProgress = lambda progres
         with watch.measures("start-up"):
             runner = until_gathered.enter_context(closing(_runner(request, device)))  # first, so that workers start meanwhile
             datasets, specs = read_datasets(request.data)
-            plan = make_plan(request, datasets, specs)
-            path = Path(default_folder(plan) if request.out is None else request.out).absolute()
-            folder, plan, about = open_folder(path, plan, store=request.store, command=_command(request))
-            weights = None if request.weights is None else Path(request.weights).absolute()
-            context = Context(plan, datasets, path, weights, device, folder.comparison)
+            path = Path(default_folder(request, datasets) if request.out is None else request.out).absolute()
+            folder, about = open_folder(
+                path, lambda there: make_plan(request, datasets, specs, there=there), store=request.store, command=_command(request)
+            )
             until_gathered.enter_context(storage_faults_explained(path))
             store = until_gathered.enter_context(closing(folder.store()))
-            before = store.claims()
-        if not Progress(plan, before).is_complete:
+            progress = before = store.progress()
+            weights = None if request.weights is None else Path(request.weights).absolute()
+            context = Context(progress.plan, datasets, path, weights, device, folder.comparison)
+        if not progress.is_complete:
             store.forget_failures()
+        while not progress.is_complete:  # again, where another process adds to it as it ends
             with watch.measures("pieces"):
                 runner.run(Orders(context, folder.url, folder.comparison), on_progress)
+            progress = store.progress()
+        context = replace(context, plan=progress.plan)
         with watch.measures("statistics"):
-            gatherer = Gatherer(context, store, about, indifferent=None if request.indifferent is None else request.indifferent / 100)
-            busy = gatherer.seconds_since(before)
+            indifferent = None if request.indifferent is None else request.indifferent / 100
+            gatherer = Gatherer(context, store, about, progress, indifferent=indifferent)
+            busy = gatherer.seconds_since(before.claims)
             _record_tuning(folder, gatherer.progress)
             results = gatherer.results()
     with storage_faults_explained(path), watch.measures("saving the best"):
-        best = keep_best(folder, context, results, keep_networks=request.keep_networks)
+        best = keep_best(folder, context, results, progress, keep_networks=request.keep_networks)
     waiting = max(0.0, watch.seconds.pop("pieces", 0.0) * runner.jobs - busy)
     results = replace(
         results,
@@ -75,7 +82,7 @@ def run_comparison(request: Request, *, on_progress: OnProgress = lambda progres
         elapsed=gatherer.progress.elapsed,
         jobs=runner.jobs,
         folder=path,
-        used=tuple(plan.methods),
+        used=progress.plan.methods,
         best=best,
     )
     for kind, seconds in watch.seconds.items():
@@ -83,33 +90,51 @@ def run_comparison(request: Request, *, on_progress: OnProgress = lambda progres
     return results
 
 
-def default_folder(plan: Plan) -> Path:
-    return Path("runs") / re.sub(r"[^A-Za-z0-9_.-]+", "-", f"compare-{'-'.join(plan.sources)}-{plan.protocol.name}")
+def default_folder(request: Request, datasets: Mapping[str, Dataset]) -> Path:
+    name = f"compare-{'-'.join(datasets)}-{chosen_protocol(request, datasets).name}"
+    return Path("runs") / re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
 
 
-def keep_best(folder: ComparisonFolder, context: Context, results: ComparisonResults, *, keep_networks: bool) -> dict[str, Path]:
-    """Data set -> the first seed of its best method as an embedder in the folder, for `likewise embed`. The networks go unless kept.
+def keep_best(
+    folder: ComparisonFolder, context: Context, results: ComparisonResults, progress: Progress, *, keep_networks: bool
+) -> dict[str, Path]:
+    """Data set -> a seed of its best method as an embedder in the folder, for `likewise embed`. Networks that are scored go unless kept.
 
-    A finished comparison has one winner for good, so that an embedder that is there stays. The lock is for two processes that end at once.
+    An embedder that is there stays unless something that was added has made another method the best. Its network is then one of those
+    that were trained since: the first of them. The lock is for two processes that end at once.
     """
     kept = {}
     with folder.lock():
         for number, board in enumerate(results.boards, start=1):
             place = folder.path / (BEST if len(results.datasets) == 1 else f"{BEST}_{number}")
-            if board.winner is not None and not (place / DESCRIPTION).is_file() and _network_file(context, board.winner).is_file():
-                _embedder(context, board.winner, results.looks[board.dataset]).save(place)
+            if board.winner is not None and _method_of(place) != board.winner.name:
+                seed = next((seed for seed in range(context.plan.seeds) if _network_file(context, board.winner, seed).is_file()), None)
+                if seed is not None:
+                    _embedder(context, board.winner, seed, results.looks[board.dataset]).save(place)
             if place.is_dir():
                 kept[board.dataset] = place
         if not keep_networks:
-            shutil.rmtree(folder.path / NETWORKS, ignore_errors=True)
+            for piece in progress.final_pieces():
+                if progress.is_done(replace(piece, kind="score")):
+                    context.network_file(piece).unlink(missing_ok=True)
+            with suppress(OSError):  # what another process has added is still to be scored
+                (folder.path / NETWORKS).rmdir()
     return kept
 
 
-def _network_file(context: Context, method: MethodResult) -> Path:
-    return context.network_file(Piece("final", method.dataset, "", method.name))
+def _method_of(place: Path) -> str:
+    """The method of the embedder that is kept there; empty if there is none, or it cannot be read."""
+    try:
+        return str(json.loads((place / DESCRIPTION).read_text(encoding="utf-8"))["card"]["method"]["name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
-def _embedder(context: Context, best: MethodResult, look: CountedLook) -> Embedder:
+def _network_file(context: Context, method: MethodResult, seed: int) -> Path:
+    return context.network_file(Piece("final", method.dataset, "", method.name, seed))
+
+
+def _embedder(context: Context, best: MethodResult, seed: int, look: CountedLook) -> Embedder:
     protocol = context.plan.protocol
     card = {
         "method": as_table(with_settings(context.plan.by_name[best.name], best.settings)),
@@ -117,10 +142,11 @@ def _embedder(context: Context, best: MethodResult, look: CountedLook) -> Embedd
         "data": {"name": best.dataset, "fingerprint": context.plan.sources[best.dataset].split["fingerprint"]},
         "split": context.plan.sources[best.dataset].split,
         "occasion": asdict(look.look.occasion),
-        "seed": 0,
-        "scores": {name: estimate.values[0] for name, estimate in best.scores.items()},
+        "seed": seed,
+        "scores": {name: estimate.values[seed] for name, estimate in best.scores.items()},
     }
-    return Embedder(load_network(_network_file(context, best)).eval(), preprocessing_of(protocol, context.datasets[best.dataset]), card)
+    network = load_network(_network_file(context, best, seed)).eval()
+    return Embedder(network, preprocessing_of(protocol, context.datasets[best.dataset]), card)
 
 
 def _runner(request: Request, device: str) -> Runner:

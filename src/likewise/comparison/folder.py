@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -45,25 +46,40 @@ class ComparisonFolder:
         return locked(self.path / LOCK)
 
 
-def open_folder(path: Path, plan: Plan, *, store: str | None, command: str) -> tuple[ComparisonFolder, Plan, dict[str, Any]]:
-    """The comparison in this folder, made if there is none: its plan as stored; command, time and versions of its start.
+def open_folder(
+    path: Path, make_plan: Callable[[Plan | None], Plan], *, store: str | None, command: str
+) -> tuple[ComparisonFolder, dict[str, Any]]:
+    """The comparison in this folder, made if there is none; command, time and versions of its start.
 
-    Another comparison in the folder is refused. The lock is for two processes that start at once.
+    make_plan: what is asked for, given the plan that is stored. More seeds or methods than that has are added to it. Anything else that
+    differs is refused, as another comparison.
     """
-    path.mkdir(parents=True, exist_ok=True)
-    with locked(path / LOCK):
-        folder = find_folder(path, store=store)
-        if folder is None:
-            return _begin(path, plan, store=store, command=command)
+    folder = find_folder(path, store=store)
+    if folder is None:
+        plan = make_plan(None)  # what cannot work is refused before anything is written
+        path.mkdir(parents=True, exist_ok=True)
+        with locked(path / LOCK):  # for two processes that start at once
+            folder = find_folder(path, store=store)
+            if folder is None:
+                return _begin(path, plan, store=store, command=command)
     with closing(folder.store()) as database:
-        stored = database.plan()
-    if stored is None:
-        raise ValueError(f"the database of the comparison in {path} does not know it: was it emptied? give --out a new folder")
-    table, about = stored
-    unlike = difference(Plan.from_table(table), plan)
-    if unlike is not None:
-        raise ValueError(f"{path} holds another comparison: {unlike}; give the same values to go on with it, or --out another folder")
-    return folder, Plan.from_table(table), about
+        while True:
+            stored = database.plan()
+            if stored is None:
+                raise ValueError(f"the database of the comparison in {path} does not know it: was it emptied? give --out a new folder")
+            table, about = stored
+            before = Plan.from_table(table)
+            asked = make_plan(before)
+
+            def grown(looked: int, before: Plan = before, asked: Plan = asked) -> Plan:
+                return before.extended(asked, time=datetime.now(UTC).isoformat(timespec="seconds"), command=command, looked=looked)
+
+            unlike = difference(grown(0), asked)
+            if unlike is not None:
+                what = "give the same values to go on with it (more --seeds, or --methods +NAME, add to it), or --out another folder"
+                raise ValueError(f"{path} holds another comparison: {unlike}; {what}")
+            if grown(0) is before or database.extend(grown):
+                return folder, about
 
 
 def find_folder(path: Path, *, store: str | None = None) -> ComparisonFolder | None:
@@ -89,7 +105,7 @@ def difference(stored: Plan, asked: Plan) -> str | None:
     return f"{differences[0].name} is {differences[0].before} there and {differences[0].now} here" if differences else None
 
 
-def _begin(path: Path, plan: Plan, *, store: str | None, command: str) -> tuple[ComparisonFolder, Plan, dict[str, Any]]:
+def _begin(path: Path, plan: Plan, *, store: str | None, command: str) -> tuple[ComparisonFolder, dict[str, Any]]:
     if any(entry.name not in LEFT_BY_A_KILL and not is_unfinished(entry) for entry in path.iterdir()):
         raise ValueError(f"{path} holds other things than a comparison: give --out a new or empty folder")
     url = sqlite_url(path / DATABASE) if store is None else store
@@ -104,12 +120,13 @@ def _begin(path: Path, plan: Plan, *, store: str | None, command: str) -> tuple[
         database.create(plan.as_table(), about)
     mark = {"id": folder.comparison, "store": DATABASE if store is None else without_passwords(store)}
     write_whole(path / MARK, (json.dumps(mark) + "\n").encode())
-    return folder, plan, about
+    return folder, about
 
 
 def _comparable(plan: Plan) -> dict[str, Any]:
     table = plan.as_table()
-    del table["sets"]  # drawn from what is compared
+    for name in ("sets", "notes", "extensions"):  # the first two follow from what is compared
+        del table[name]
     table["data"] = {
         source["name"]: {"content": source["split"]["fingerprint"], "test": source["split"]["test_digest"]} for source in table["data"]
     }

@@ -25,7 +25,7 @@ from likewise.environment import versions
 from likewise.evaluation.retrieval import PerQuery
 from likewise.evaluation.verdict import Verdict
 from likewise.methods import RATE, Method, at
-from likewise.wording import listed
+from likewise.wording import count_of, listed
 
 RECORD_FAULT = (
     f"the record of looks at the test classes ({OPENINGS}) was deleted or edited after scores were stored: what it says now is not all "
@@ -36,10 +36,11 @@ RECORD_FAULT = (
 class Gatherer:
     """Reads each result of a finished comparison once."""
 
-    def __init__(self, context: Context, store: Store, about: dict[str, Any], *, indifferent: float | None = None) -> None:
+    def __init__(
+        self, context: Context, store: Store, about: dict[str, Any], progress: Progress, *, indifferent: float | None = None
+    ) -> None:
         self.context, self.plan, self.store, self.about = context, context.plan, store, about
-        self.indifferent = indifferent
-        self.progress = Progress(context.plan, store.claims())
+        self.progress, self.indifferent = progress, indifferent
         self.time_spent: dict[str, float] = defaultdict(float)
         self.notes: list[str] = [*context.plan.notes]
         self._seals: dict[str, list[Seal]] = defaultdict(list)  # data set -> of the guard's record, as each score was stored
@@ -57,7 +58,7 @@ class Gatherer:
         methods: list[MethodResult] = []
         verdicts: dict[tuple[str, str], Verdict] = {}
         for source in plan.data:
-            level = level_of(looks[source.name])
+            level = level_of(looks[source.name], plan.num_looks)
             at_points = {point: self._at_point(source.name, point, level) for point in plan.points}
             sweeps = [{}, *({name: value} for name, values in plan.sweeps.items() for value in values)]
             for sweep in sweeps:
@@ -80,6 +81,9 @@ class Gatherer:
                 record_fault = RECORD_FAULT
         if record_fault:
             self.notes.append(record_fault)
+        for extension in plan.extensions:
+            when = f"after {count_of(extension.looked, 'test score', 'test scores')}" if extension.looked else "before any test score"
+            self.notes.append(f"added on {extension.time[:10]}, {when}: {extension.in_words}")
         before, now = self.about["versions"], versions()
         changed = [f"{name} {before[name]}, then {now[name]}" for name in now if before.get(name) not in (None, now[name])]
         if changed:
@@ -102,6 +106,8 @@ class Gatherer:
             versions=now,
             record_fault=record_fault,
             looks=looks,
+            num_looks=plan.num_looks,
+            extensions=plan.extensions,
             tune=plan.tune,
             notes=tuple(dict.fromkeys(self.notes)),
             verdicts=verdicts,
@@ -257,9 +263,12 @@ class Gatherer:
         return ranks.average_ranks, ranks.critical_difference
 
 
-def level_of(look: CountedLook) -> float:
-    """At the k-th look of one comparison at its test classes the chance of an error is divided by k: who looks often finds something."""
-    return 1 - (1 - LEVEL) / look.number_in_folder
+def level_of(look: CountedLook, num_looks: int) -> float:
+    """At the k-th look of one comparison at its test classes the chance of an error is divided by k: who looks often finds something.
+
+    The user's ledger counts them, and the plan does: a ledger can be lost, or be another user's.
+    """
+    return 1 - (1 - LEVEL) / max(look.number_in_folder, num_looks)
 
 
 def _curve(seed: int, rows: list[dict[str, float]]) -> Curve:

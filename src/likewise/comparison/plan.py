@@ -14,6 +14,7 @@ from likewise.comparison.tuning import INSIDE, edge_of, next_rate, num_parts, su
 from likewise.configuration import Named, as_table, from_table, with_settings
 from likewise.methods import RATE, Head, HeadKind, Method
 from likewise.protocols import Protocol, Tune
+from likewise.wording import count_of, listed
 
 SWEEPABLE = ("dim", "batch")
 DECIDING_SCORE = "MAP@R"  # what sets of values are chosen by, and methods ranked
@@ -29,6 +30,7 @@ NO_METHOD = Method(
 
 Kind = Literal["trial", "final", "score", "items"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+LOOKS: tuple[Kind, ...] = ("score", "items")  # those that see test classes
 
 LOOK_COST = 0.1  # of a score beside a training, about: for the time left
 
@@ -91,8 +93,27 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Extension:
+    """What was added to a comparison after it had begun: seeds, or methods."""
+
+    time: str  # ISO date and time
+    command: str
+    seeds: int  # since then
+    methods: tuple[str, ...]  # that were added
+    looked: int  # pieces for which the test classes had been opened before
+
+    @property
+    def in_words(self) -> str:
+        added = f"{listed(self.methods)} added" if self.methods else ""
+        return ", ".join(filter(None, (added, f"{count_of(self.seeds, 'seed', 'seeds')} a method")))
+
+
+@dataclass(frozen=True)
 class Plan:
-    """Everything that decides the results. Two processes with the same plan may work on one comparison."""
+    """Everything that decides the results. Two processes with the same plan may work on one comparison.
+
+    A plan only ever grows, by seeds and by methods: see `extended`. Pieces that were done stay as they were.
+    """
 
     data: tuple[Source, ...]
     methods: tuple[Method, ...]
@@ -106,6 +127,7 @@ class Plan:
     device: Literal["cpu", "cuda"] = "cpu"
     sets: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)  # method -> the sets of values that tuning tries
     notes: tuple[str, ...] = ()  # what had to be decided otherwise than was asked for
+    extensions: tuple[Extension, ...] = ()
 
     def as_table(self) -> dict[str, Any]:
         """As the store holds it; `from_table` makes it again."""
@@ -115,6 +137,33 @@ class Plan:
     @staticmethod
     def from_table(table: Mapping[str, Any]) -> Plan:
         return from_table(Plan, table, where="the stored plan")
+
+    @cached_property
+    def added(self) -> frozenset[str]:
+        """The methods that came later. They try the rates that the others did, and change nothing about those."""
+        return frozenset(name for extension in self.extensions for name in extension.methods)
+
+    @property
+    def num_looks(self) -> int:
+        """How often the test classes are looked at by the time all is scored: once, and again for what was added after a look."""
+        return 1 + len({extension.looked for extension in self.extensions if extension.looked})
+
+    def extended(self, asked: Plan, *, time: str, command: str, looked: int) -> Plan:
+        """This plan with the seeds and methods that the one asked for has beyond it; itself if there are none."""
+        new = tuple(method for method in asked.methods if method.name not in self.by_name)
+        if not new and asked.seeds <= self.seeds:
+            return self
+        *methods, untrained = self.methods
+        seeds = max(self.seeds, asked.seeds)
+        extension = Extension(time, command, seeds, tuple(method.name for method in new), looked)
+        sets = {
+            method.name: tuple(own | {RATE: rate} for own, rate in zip(asked.sets[method.name], self.rates, strict=True))
+            for method in new
+            if self.trials and asked.trials == self.trials
+        }
+        return replace(
+            self, methods=(*methods, *new, untrained), seeds=seeds, sets=self.sets | sets, extensions=(*self.extensions, extension)
+        )
 
     @cached_property
     def by_name(self) -> dict[str, Method]:
@@ -197,7 +246,7 @@ class Progress:
         rates = self.plan.rates
         if len(set(rates)) < INSIDE:
             return {}, True
-        edges = {self._edge(data, method) for method in self.plan.sets}
+        edges = {self._edge(data, method) for method in self.plan.sets if method not in self.plan.added}
         beyond = {"highest": (len(rates), True), "lowest": (len(rates) + 1, False)}
         found = {number: next_rate(rates, above=above) for edge, (number, above) in beyond.items() if edge in edges}
         return found, None not in edges or len(found) == len(beyond)
@@ -259,6 +308,12 @@ class Progress:
         """Every value is chosen and every network trained: only now may a test class be seen."""
         chosen = all(self.is_chosen(source.name, method.name) for source in self.plan.data for method in self.plan.methods)
         return chosen and all(map(self.is_done, self.final_pieces()))
+
+    def decided_for(self, piece: Piece) -> str:
+        """Names all that was decided for a look at the test classes before it: what is added to the plan later does not change it."""
+        same = replace(self.plan, methods=(), seeds=0, sets={}, sweeps={}, extensions=()).as_table()
+        method = None if piece.kind == "items" else self.method_with(piece.data, piece.method, self.choice(piece.data, piece.method))
+        return hashlib.sha256(json.dumps([same, piece.key, as_table(method)], sort_keys=True).encode()).hexdigest()
 
     @property
     def decisions(self) -> str:

@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from likewise.comparison.plan import Claim, OnProgress, Piece, Progress
+from likewise.comparison.plan import OnProgress, Piece, Progress
 from likewise.comparison.store import Owner, PieceResult, Store
 from likewise.comparison.workers import MOST_DEATHS, Orders, signs_of_life
 from likewise.comparison.workshop import Context, Workshop
@@ -72,14 +72,13 @@ class RayRunner:
         try:
             with signs_of_life(orders, owner):
                 while True:
-                    claims = store.claims()
-                    progress = Progress(orders.context.plan, claims)
+                    progress = store.progress()
                     on_progress(progress)
                     if progress.is_complete:
                         return
-                    while len(under_way) < self.jobs and (piece := store.claim(progress.due(), owner, claims)) is not None:
-                        under_way[self._task.remote(orders.comparison, context, piece, dict(claims))] = piece
-                        claims = store.claims()
+                    while len(under_way) < self.jobs and (piece := store.claim(progress.due(), owner, progress.claims)) is not None:
+                        under_way[self._task.remote(orders.comparison, context, piece, progress)] = piece
+                        progress = store.progress()
                     done, _ = self._ray.wait(list(under_way), timeout=BETWEEN_CHECKS) if under_way else ([], [])
                     for task in done:
                         store.finish(under_way.pop(task), self._result(task))
@@ -111,7 +110,7 @@ def _check_that_it_answers(address: str) -> None:
             pass
 
 
-def perform(comparison: str, context: Context, piece: Piece, claims: dict[str, Claim]) -> PieceResult:
+def perform(comparison: str, context: Context, piece: Piece, progress: Progress) -> PieceResult:
     """One piece in a Ray worker."""
     if not Path(context.folder).is_dir():
         return PieceResult(
@@ -120,4 +119,4 @@ def perform(comparison: str, context: Context, piece: Piece, claims: dict[str, C
     if comparison not in _workshops:
         _workshops.clear()
         _workshops[comparison] = Workshop(context)
-    return _workshops[comparison].perform(piece, Progress(context.plan, claims))
+    return _workshops[comparison].perform(piece, progress)

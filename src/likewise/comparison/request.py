@@ -22,6 +22,7 @@ from likewise.environment import checked_device
 from likewise.files import file_digest
 from likewise.methods import METHODS, Method, load_method
 from likewise.protocols import PROTOCOLS, Protocol, Tune, load_protocol
+from likewise.wording import listed
 
 # One or two of each of the papers' families, those that a first look should have.
 PAPER_METHODS = (
@@ -37,6 +38,7 @@ PAPER_METHODS = (
     "raw_vthm",
 )
 BEYOND_THE_PAPERS = "beyond the papers"  # `paper` in the method files
+MANY = ("papers", "all")  # names of many methods
 
 Labels: TypeAlias = npt.NDArray[np.int64]
 MethodsAsked: TypeAlias = str | Path | Method | Sequence[str | Path | Method]
@@ -47,17 +49,19 @@ DataAsked: TypeAlias = str | Path | Dataset | Sequence[str | Path | Dataset]
 class Request:
     """What a comparison is asked to do.
 
-    methods: names, .toml files or Methods; "papers", "all"; None: ten of the papers'.
+    methods: names, .toml files or Methods; "papers", "all"; "+name": beside those that are there; None: those that are there, or ten of
+    the papers'.
     data: what `likewise.data.readers.read` takes, a Dataset, or several, over which ranks are averaged.
     protocol: a name, a .toml file or a Protocol; None: the one that suits the data.  settings: values of its fields that differ, by name.
     tune: "rate", the learning rate alone, or "all", every setting of a method; the rates are the same for every method.
     trials, folds, seeds: sets of values that tuning tries (0: no tuning), folds of the training classes that it tries them on (1: half of
-    the classes are held out, once), and final trainings. None: the protocol's; so with tune.
+    the classes are held out, once), and final trainings. None: what is there, or the protocol's; so with tune.
     sweeps: {"dim": [64, 128]} or {"batch": [...]}: the final trainings again with each of these, and the values chosen without.
     weights: a file of pretrained weights of the backbone, where the protocol takes one.
     jobs: pieces at once on this machine; None: one a core, or one on a GPU.  device: "cpu", "cuda", or "auto": cuda where there is one.
     ray: "local" or a cluster's address instead of this machine's processes.  gpu_share: the part of a GPU that a training takes there.
-    out: the folder; a comparison that is there already goes on, or is only read if it is finished. None: runs/compare-...
+    out: the folder; a comparison that is there already goes on, or is only read if it is finished. More seeds or methods than it has are
+    added to it: what is there is kept, and the test classes are looked at once more. None: runs/compare-...
     store: the address of a PostgreSQL database for the results; None: a file in the folder. Its password is never stored or shown.
     indifferent: points of the score (1.0 is 0.01) that would not matter; methods that close to the best are called equal for all purposes.
     keep_networks: keep those of every method and seed, not of the best alone (results.best).
@@ -98,28 +102,39 @@ class Request:
                 raise ValueError(f"sweep {name}={','.join(map(str, values))}: expected different whole numbers above 0")
 
 
-def methods_of(asked: MethodsAsked | None, protocol: str) -> tuple[Method, ...]:
+def methods_of(asked: MethodsAsked | None, protocol: str, *, there: Sequence[Method] = ()) -> tuple[Method, ...]:
     """The methods that are meant: names, files, Methods; "papers" and "all" for many; None for ten of the papers'.
 
-    Each has its paper's own settings where the protocol is that paper's.
+    Names after a "+" are added to those that are there already, or else to the ten. Each has its paper's own settings where the protocol
+    is that paper's.
     """
-    given = list(PAPER_METHODS) if asked is None else [asked] if isinstance(asked, (str, Path, Method)) else list(asked)
+    given = [] if asked is None else [asked] if isinstance(asked, (str, Path, Method)) else list(asked)
+    adds = bool(given) and isinstance(given[0], str) and given[0].startswith("+")
     methods: dict[str, Method] = {}
+    if asked is None or adds:
+        methods = {method.name: method for method in there or (load_method(name).for_protocol(protocol) for name in PAPER_METHODS)}
     for entry in given:
-        many = {"all": METHODS, "papers": METHODS}.get(entry, ()) if isinstance(entry, str) else ()
-        for method in map(load_method, many or (entry,)):
-            if entry == "papers" and method.paper == BEYOND_THE_PAPERS:
-                continue
-            if not many and method.name in methods:
-                raise ValueError(f"method {method.name!r} is given twice: give each once (a file with another name is another method)")
+        if isinstance(entry, str) and entry.startswith("+") and not adds:
+            raise ValueError(f"methods {listed([str(entry) for entry in given])}: give all of them after a +, to add them, or none")
+        for method in _named_methods(entry.removeprefix("+") if isinstance(entry, str) else entry):
             if method.name == UNTRAINED or "|" in method.name:
                 raise ValueError(
                     f"method name {method.name!r}: expected a name without '|' and other than {UNTRAINED!r}, which is always there"
                 )
+            if adds and method.name in methods:
+                continue  # the same command goes on with what it began
+            if entry not in MANY and method.name in methods:
+                raise ValueError(f"method {method.name!r} is given twice: give each once (a file with another name is another method)")
             methods[method.name] = method.for_protocol(protocol)
     if not methods:
         raise ValueError("no methods: give at least one name that `likewise methods` lists, papers, or all")
     return tuple(methods.values())
+
+
+def _named_methods(entry: str | Path | Method) -> list[Method]:
+    if entry not in MANY:
+        return [load_method(entry)]
+    return [method for method in map(load_method, METHODS) if entry == "all" or method.paper != BEYOND_THE_PAPERS]
 
 
 def read_datasets(asked: DataAsked) -> tuple[dict[str, Dataset], dict[str, str]]:
@@ -153,19 +168,28 @@ def protocol_for(datasets: Mapping[str, Dataset]) -> str:
     return suited.pop()
 
 
-def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[str, str]) -> Plan:
-    """Everything decided, for these data sets (see `read_datasets`). What cannot work is refused here, before anything is trained."""
-    chosen = load_protocol(protocol_for(datasets) if request.protocol is None else request.protocol)
+def chosen_protocol(request: Request, datasets: Mapping[str, Dataset]) -> Protocol:
+    """The protocol that is asked for, before any of its settings is changed."""
+    return load_protocol(protocol_for(datasets) if request.protocol is None else request.protocol)
+
+
+def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[str, str], *, there: Plan | None = None) -> Plan:
+    """Everything decided, for these data sets (see `read_datasets`). What cannot work is refused here, before anything is trained.
+
+    there: the plan of a comparison that is there already, which has what the request leaves open.
+    """
+    chosen = chosen_protocol(request, datasets)
     of_methods = divided(request.settings, protocol=Protocol, method=Method)["method"]
     if of_methods:
         what = f"setting {min(of_methods)!r} is a method's, and a comparison sets what is equal for all"
         raise ValueError(f"{what}: put it into a method file and give that file among the methods")
     protocol = with_settings(chosen, request.settings)
     weights = protocol.weights_file(request.weights)
-    methods = methods_of(request.methods, chosen.name)
-    tune = request.tune or protocol.tune
-    num_folds = protocol.folds if request.folds is None else request.folds
-    trials = protocol.trials if request.trials is None else request.trials
+    methods = methods_of(request.methods, chosen.name, there=() if there is None else there.methods[:-1])
+    usual: Protocol | Plan = protocol if there is None else there
+    tune = request.tune or usual.tune
+    num_folds = usual.folds if request.folds is None else request.folds
+    trials = usual.trials if request.trials is None else request.trials
     check_trials(trials, tune)
     trained_on: dict[str, list[Labels]] = {}  # by data set: in the end, and in each fold of tuning
     sources, notes = [], []
@@ -177,7 +201,7 @@ def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[
             held_out = tuning_folds(parts.train_part(dataset), num_folds) if trials else []
             trained_on[name] += [_checked_fold(name, trained_on[name][0], fold, methods, protocol) for fold in held_out]
         except ValueError as fault:
-            if request.trials is not None or request.folds is not None:
+            if request.trials is not None or request.folds is not None or there is not None:
                 raise
             notes.append(f"nothing was tuned, as no training classes can be held out for it: {fault}")
     if notes:
@@ -190,7 +214,7 @@ def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[
         trials=trials,
         folds=num_folds,
         tune=tune,
-        seeds=protocol.seeds if request.seeds is None else request.seeds,
+        seeds=usual.seeds if request.seeds is None else request.seeds,
         sweeps={name: tuple(values) for name, values in request.sweeps.items()},
         weights="" if weights is None else file_digest(weights),
         device="cuda" if checked_device(request.device).startswith("cuda") else "cpu",

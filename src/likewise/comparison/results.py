@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from likewise.comparison.plan import UNTRAINED
+from likewise.comparison.plan import UNTRAINED, Extension
 from likewise.comparison.tuning import TrialState
 from likewise.data.ledger import CountedLook
 from likewise.evaluation.verdict import Verdict
@@ -126,6 +126,8 @@ class ComparisonResults:
     versions: dict[str, str]
     record_fault: str = ""  # what was done to that record, if it is not as it was written
     looks: dict[str, CountedLook] = field(default_factory=dict)  # data set -> which look at its test classes this is
+    num_looks: int = 1  # of this comparison alone: one more for each time that something was added after a look
+    extensions: tuple[Extension, ...] = ()  # what was added, and when
     tune: Tune = "rate"  # what was tuned, where anything was
     notes: tuple[str, ...] = ()  # what the user should know: skipped images, singleton classes
     verdicts: dict[tuple[str, str], Verdict] = field(default_factory=dict)  # by data set and point of a sweep, "" outside of sweeps

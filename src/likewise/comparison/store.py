@@ -12,7 +12,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ import sqlalchemy as sql
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from likewise.comparison.database import DatabaseFault, make_engine, reason_of, without_passwords
-from likewise.comparison.plan import Claim, Kind, Piece
+from likewise.comparison.plan import LOOKS, Claim, Piece, Plan, Progress
 
 LEASE = 60.0  # seconds of silence after which another machine's claim is void
 
@@ -49,6 +49,13 @@ _pieces = sql.Table(
     sql.Column("result", sql.Text),
     sql.Column("arrays", sql.LargeBinary),
 )
+
+
+_plan_length = sql.func.length(_comparisons.c.plan)
+
+
+class _PlanChanged(Exception):
+    """The plan is no longer the one that this process knows."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,8 @@ class Store:
         self._file = Path(sql.make_url(url).database or "") if url.startswith("sqlite") else None
         self._engine = make_engine(url)
         self._seen: dict[str, tuple[str, int, float]] = {}  # piece -> owner, beat, when this process first saw these two
+        self._length: int | None = None  # of the text of the plan as this process knows it
+        self._plan: Plan | None = None  # the same, read
 
     def close(self) -> None:
         self._engine.dispose()
@@ -121,8 +130,39 @@ class Store:
             ).first()
         if row is None:
             return None
+        self._length, self._plan = len(row.plan), None
         about = json.loads(row.about)
         return json.loads(row.plan), about | {"command": without_passwords(about["command"])}
+
+    def progress(self) -> Progress:
+        """How far it is, by the plan as it now stands: another process may have extended it.
+
+        A plan only grows, so that the length of its text tells whether it did.
+        """
+        with self._transaction() as connection:
+            length = connection.execute(sql.select(_plan_length).where(_comparisons.c.id == self.comparison)).scalar()
+        if self._plan is None or self._length != length:
+            stored = self.plan()
+            if stored is None:
+                raise DatabaseFault("its database no longer knows the comparison: was it emptied?")
+            self._plan = Plan.from_table(stored[0])
+        return Progress(self._plan, self.claims())
+
+    def extend(self, larger: Callable[[int], Plan]) -> bool:
+        """Puts a larger plan in the place of the one that was last read here, given how many looks at the test classes there were so far.
+
+        False if that is no longer the plan: another process was first. Whoever claims a look meanwhile is counted, or is told that the
+        plan has changed: see `claim`.
+        """
+        here = _comparisons.c.id == self.comparison
+        looked = sql.select(sql.func.count()).where(_pieces.c.comparison == self.comparison, _pieces.c.kind.in_(LOOKS))
+        with self._transaction() as connection:
+            connection.execute(sql.update(_comparisons).where(here).values(id=self.comparison))  # nobody else writes until this ends
+            if connection.execute(sql.select(_plan_length).where(here)).scalar() != self._length:
+                return False
+            plan = larger(int(connection.execute(looked).scalar() or 0))
+            connection.execute(sql.update(_comparisons).where(here).values(plan=json.dumps(plan.as_table())))
+        return True
 
     def claims(self) -> dict[str, Claim]:
         """Every piece that was claimed, by its key."""
@@ -139,7 +179,11 @@ class Store:
         return PieceResult(json.loads(row.result), row.score, row.failure, row.arrays)
 
     def claim(self, pieces: Iterable[Piece], owner: Owner, claims: Mapping[str, Claim]) -> Piece | None:
-        """The first of these pieces that is free, or whose owner is gone, now this owner's."""
+        """The first of these pieces that is free, or whose owner is gone, now this owner's.
+
+        A look at the test classes is claimed only under the plan that this process knows: one that has grown meanwhile may have more to
+        decide first.
+        """
         for piece in pieces:
             claim = claims.get(piece.key)
             if claim is None:
@@ -174,11 +218,10 @@ class Store:
     def forget_failures(self) -> None:
         """Failed pieces may be tried again; but once a test class has been looked at, nothing is tuned or trained anew."""
         failed = (_pieces.c.comparison == self.comparison, _pieces.c.failure.is_not(None))
-        looks: tuple[Kind, ...] = ("score", "items")
-        looked = sql.select(_pieces.c.piece).where(_pieces.c.comparison == self.comparison, _pieces.c.kind.in_(looks)).exists()
+        looked = sql.select(_pieces.c.piece).where(_pieces.c.comparison == self.comparison, _pieces.c.kind.in_(LOOKS)).exists()
         with self._transaction() as connection:
             late = bool(connection.execute(sql.select(looked)).scalar())
-            connection.execute(sql.delete(_pieces).where(*failed, *([_pieces.c.kind.in_(looks)] if late else [])))
+            connection.execute(sql.delete(_pieces).where(*failed, *([_pieces.c.kind.in_(LOOKS)] if late else [])))
 
     @contextmanager
     def _transaction(self) -> Iterator[sql.Connection]:
@@ -211,16 +254,30 @@ class Store:
         try:
             with self._transaction() as connection:
                 connection.execute(sql.insert(_pieces).values(row))
+                self._check_plan(connection, piece)
         except IntegrityError:  # another process was first
+            return False
+        except _PlanChanged:
             return False
         return True
 
+    def _check_plan(self, connection: sql.Connection, piece: Piece) -> None:
+        """Undoes the claim of a look under a plan that has changed. After the claim is written: then nobody can change it meanwhile."""
+        if piece.kind in LOOKS and self._length is not None:
+            stored = sql.select(_plan_length).where(_comparisons.c.id == self.comparison).with_for_update(read=True)
+            if connection.execute(stored).scalar() != self._length:
+                raise _PlanChanged
+
     def _take_over(self, claim: Claim, owner: Owner) -> bool:
         same = (_pieces.c.owner == claim.owner, _pieces.c.beat == claim.beat, _pieces.c.finished.is_(None))
-        with self._transaction() as connection:
-            changed = connection.execute(
-                sql.update(_pieces).where(*self._at(claim.piece), *same).values(owner=owner.name, beat=0, claimed=time.time())
-            )
+        try:
+            with self._transaction() as connection:
+                changed = connection.execute(
+                    sql.update(_pieces).where(*self._at(claim.piece), *same).values(owner=owner.name, beat=0, claimed=time.time())
+                )
+                self._check_plan(connection, claim.piece)
+        except _PlanChanged:
+            return False
         return changed.rowcount == 1
 
     def _is_abandoned(self, claim: Claim) -> bool:

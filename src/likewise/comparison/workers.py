@@ -47,9 +47,8 @@ def work(orders: Orders, *, on_piece: Callable[[], object] = lambda: None) -> No
             asking = 0.0  # seconds, for this piece
             while True:
                 began = time.perf_counter()
-                claims = store.claims()
-                progress = Progress(orders.context.plan, claims)
-                piece = store.claim(progress.due(), owner, claims)
+                progress = store.progress()
+                piece = store.claim(progress.due(), owner, progress.claims)
                 asking += time.perf_counter() - began
                 if piece is not None:
                     result = workshop.perform(piece, progress)
@@ -105,7 +104,7 @@ class LocalRunner:
         store = Store(orders.url, orders.comparison)
 
         def look() -> Progress:
-            progress = Progress(orders.context.plan, store.claims())
+            progress = store.progress()
             on_progress(progress)
             return progress
 
@@ -124,8 +123,7 @@ class LocalRunner:
             worker.kill()
         for worker in self._workers:
             worker.wait()
-            if worker.stdin is not None:
-                worker.stdin.close()
+            _close_input(worker)
         self._workers = []
         self._log.close()
 
@@ -136,11 +134,14 @@ class LocalRunner:
         deaths: dict[str, int] = {}
         while not look().is_complete:
             for number, worker in enumerate(self._workers):
-                if worker.poll() in (None, 0):
+                if worker.poll() is None or (worker.returncode == 0 and store.progress().is_complete):
                     continue
                 if worker.returncode == STOPPED_BY_STORAGE:
                     raise OSError(self._last_log_line())
-                self._give_up_claims(worker, store, deaths)
+                if worker.returncode == 0:  # all was done, and then another process added to it
+                    _close_input(worker)
+                else:
+                    self._give_up_claims(worker, store, deaths)
                 self._workers[number] = self._start()
                 _send(self._workers[number], pickled)
             time.sleep(BETWEEN_CHECKS)
@@ -160,8 +161,7 @@ class LocalRunner:
                 store.finish(claim.piece, PieceResult({"time": {}}, failure=failure))
             else:
                 store.release(claim.owner)
-        if worker.stdin is not None:
-            worker.stdin.close()
+        _close_input(worker)
 
     def _last_log_line(self) -> str:
         self._log.seek(0)
@@ -185,6 +185,11 @@ def _send(worker: subprocess.Popen[bytes], pickled: bytes) -> None:
         worker.stdin.flush()
     except BrokenPipeError:  # it died meanwhile: the watch will see that
         return
+
+
+def _close_input(worker: subprocess.Popen[bytes]) -> None:
+    if worker.stdin is not None:
+        worker.stdin.close()
 
 
 def _end_with_parent() -> None:

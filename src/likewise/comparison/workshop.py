@@ -17,7 +17,7 @@ import torch
 
 from likewise.comparison.database import is_storage_fault
 from likewise.comparison.folder import EMBEDDINGS, ITEMS, NETWORKS, OPENINGS
-from likewise.comparison.plan import DECIDING_SCORE, UNTRAINED, Piece, Plan, Progress
+from likewise.comparison.plan import DECIDING_SCORE, LOOKS, UNTRAINED, Piece, Plan, Progress
 from likewise.comparison.store import PieceResult
 from likewise.comparison.tuning import tuning_folds
 from likewise.configuration import as_table, from_table
@@ -84,15 +84,23 @@ class Workshop:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.plan = context.plan
         self._splits: dict[str, Split] = {}
         self._examined: dict[str, tuple[TestGuard, TestKey]] = {}
         self._train: dict[str, Feed] = {}
         self._test: dict[str, tuple[TestPart, Feed]] = {}
 
+    @property
+    def plan(self) -> Plan:
+        return self.context.plan
+
     def perform(self, piece: Piece, progress: Progress) -> PieceResult:
         """What the piece finds. A fault of the method or the data is a finding too: the other methods go on."""
         watch = Stopwatch()
+        if progress.plan is not self.plan:  # it was extended
+            self.context = replace(self.context, plan=progress.plan)
+        if piece.kind not in LOOKS:  # of an extension: what trains has no test item within its reach
+            self._test.clear()
+            self._examined.clear()
         steps = {"trial": self._trial, "final": self._final, "score": self._score, "items": self._items}
         try:
             with num_threads(1 if self.context.device == "cpu" else None):
@@ -211,16 +219,15 @@ class Workshop:
 
     def _test_feed(self, piece: Piece, progress: Progress, watch: Stopwatch, *, also: str = "") -> tuple[TestPart, Feed]:
         """The test items, through the guard. Before every choice is made and every network trained, the guard stays closed."""
-        decided = hashlib.sha256(f"{progress.decisions}:{also}".encode()).hexdigest()
+        decided = hashlib.sha256(f"{progress.decided_for(piece)}:{also}".encode()).hexdigest()
         if piece.data not in self._examined:
             # A guard of its own: that of the trainings is closed for good, and whatever asked it for its key has a key to nothing.
             guard = self.context.split(piece.data).test
-            key = guard.issue_key(SCORING)
-            if not progress.is_decided:
-                with guard.closed("tuning or training"):
-                    guard.open(key, run=piece.in_words, purpose=SCORING, decided=decided)
-            self._examined[piece.data] = (guard, key)
+            self._examined[piece.data] = (guard, guard.issue_key(SCORING))
         guard, key = self._examined[piece.data]
+        if not progress.is_decided:
+            with guard.closed("tuning or training"):
+                guard.open(key, run=piece.in_words, purpose=SCORING, decided=decided)
         part = guard.open(key, run=piece.in_words, purpose=SCORING, decided=decided, occasion=self.context.occasion(progress))
         if piece.data not in self._test:
             with watch.measures("packing"):

@@ -73,7 +73,8 @@ def time_section(results: ComparisonResults) -> Markup:
 
 
 def origin_section(results: ComparisonResults) -> Markup:
-    return join([command_line(results.command), table({"class": "facts"}, ("software", "version"), results.versions.items())])
+    added = [part for extension in results.extensions for part in (tag("p", {}, f"{extension.time}:"), command_line(extension.command))]
+    return join([command_line(results.command), *added, table({"class": "facts"}, ("software", "version"), results.versions.items())])
 
 
 def use_section(results: ComparisonResults) -> Markup:
