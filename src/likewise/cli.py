@@ -25,6 +25,11 @@ class MetricName(StrEnum):
     hamming = "hamming"
 
 
+class EqualWhat(StrEnum):
+    steps = "steps"
+    time = "time"
+
+
 class Tuned(StrEnum):
     rate = "rate"
     all_ = "all"
@@ -116,6 +121,7 @@ def compare(
     ] = None,
     methods: Annotated[str | None, typer.Option(help="Names or .toml files with commas between, papers, or all; +NAME adds.")] = None,
     protocol: Annotated[str | None, typer.Option(help="What is equal for all: see `likewise protocols`. Else what suits DATA.")] = None,
+    equal: Annotated[EqualWhat | None, typer.Option(help="What every method has as much of: training steps, or time.")] = None,
     tune: Annotated[Tuned | None, typer.Option(help="What tuning tries: the rate alone, or all settings of a method.")] = None,
     trials: Annotated[int | None, typer.Option(min=0, help="Sets of values that tuning tries for each method; 0: no tuning.")] = None,
     folds: Annotated[int | None, typer.Option(min=1, help="Folds of the training classes, for tuning; 1: half of them, once.")] = None,
@@ -154,6 +160,7 @@ def compare(
                 data=data or Request.data,
                 protocol=protocol,
                 settings=_settings(changes or []),
+                equal=None if equal is None else equal.value,
                 tune=None if tune is None else tune.value,
                 trials=trials,
                 folds=folds,

@@ -253,6 +253,35 @@ def test_a_trial_shows_each_class_as_often_as_the_final_training(tmp_path: Path,
     assert set(steps) == {(8, 20), (5, 12), (6, 15)}  # of eight classes; 12.5 and 15
 
 
+def test_equal_time(tmp_path: Path) -> None:
+    """As long as the median method's steps take; two go on with the same number, out of the store."""
+    asked: dict[str, Any] = {"methods": ["contrastive", "raw_vthm", "proxy_nca"], "tune": "rate", "folds": 1, "trials": 2, "seeds": 1}
+    found = tiny_compare(tmp_path / "out", equal="time", protocol=tiny_protocol(steps=12), **asked)
+    seconds = [method.mean_seconds for method in found.methods[:3]]
+    words = found.equal["training time"]
+    assert "12 steps take with the method of median speed" in words
+    assert "images seen" not in found.equal
+    assert max(seconds) < 1.5 * min(seconds) + 0.3  # each to the end of its last step
+    assert found.protocol["equal"] == "time"
+    taken = next(note for note in found.notes if "steps taken in the same time" in note)
+    assert all(method.title in taken for method in found.methods[:3])
+    again = tiny_compare(tmp_path / "out", equal="time", protocol=tiny_protocol(steps=12), **asked)
+    assert again.equal == found.equal
+    assert table_of(again) == table_of(found)
+    with pytest.raises(ValueError, match=r"protocol\.equal is 'time' there and 'steps' here"):
+        tiny_compare(tmp_path / "out", protocol=tiny_protocol(steps=12), **asked)
+
+
+def test_a_time_of_ones_own(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"methods": ["contrastive"], "trials": 0, "seeds": 1, "equal": "time"}
+    found = tiny_compare(tmp_path / "out", settings={"seconds": 0.5}, **asked)
+    assert found.methods[0].seconds[0] == pytest.approx(0.5, abs=0.4)
+    assert found.methods[0].curves[0].steps[-1] > 3
+    assert found.equal["training time"].startswith("0.5 s by the clock; ")
+    with pytest.raises(ValueError, match="equal time of unknown length"):
+        tiny_compare(tmp_path / "unknown", **asked)
+
+
 def test_vectors_are_compared_under_their_own_protocol(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     labels = np.repeat(np.arange(12), 6)
@@ -302,6 +331,8 @@ def test_test_items_that_nothing_can_be_found_for_are_refused_before_training(tm
         ({"seeds": 0}, "seeds=0: expected at least 1"),
         ({"indifferent": 0.0}, "indifferent=0: expected points of the score"),
         ({"folds": 0}, "folds=0: expected at least 1"),
+        ({"equal": "steps", "settings": {"seconds": 3.0}}, "seconds=3 where steps are equal"),
+        ({"equal": "times"}, "unknown equal 'times': did you mean 'time'"),
         ({"tune": "rates"}, "unknown tune 'rates': did you mean 'rate'"),
         ({"trials": 1}, "a single set of values is no choice"),
         ({"tune": "rate", "trials": 8}, "at most 7 values; --tune all"),

@@ -224,6 +224,38 @@ def test_what_was_decided_for_a_look_stays_the_same_when_the_plan_grows() -> Non
     assert after.decisions != before.decisions
 
 
+def test_equal_time_is_the_median_methods_and_waits_for_all_of_them() -> None:
+    plan = replace(plan_of(folds=1, tune="rate", trials=2, methods=(*NAMES, "margin")), protocol=tiny_protocol(equal="time"))
+    assert plan.measures_time
+    paces = {"contrastive": (4.0, 2.0), "raw_vthm": (7.0, 9.0), "margin": (50.0, 60.0), "circle": (1.0, 1.0)}
+    simulation = Simulation(plan)
+    while due := [piece for piece in simulation.progress.due() if piece.kind == "trial"]:
+        assert not [piece for piece in simulation.progress.due() if piece.kind == "final" and piece.method != "untrained"]
+        simulation.do(due[0])
+        claim = simulation.claims[due[0].key]
+        simulation.claims[due[0].key] = replace(claim, seconds=paces[due[0].method][due[0].number])
+    assert [simulation.progress.is_chosen("glyphs", name) for name in (*NAMES, "margin")] == [True] * 3
+    final = Piece("final", "glyphs", "", "contrastive")
+    assert simulation.progress.protocol_for(final).seconds == 8.0  # of 3, 8 and 55
+    simulation.plan = plan.extended(
+        replace(plan_of(folds=1, tune="rate", trials=2, methods=(*NAMES, "margin", "circle")), protocol=plan.protocol),
+        time="now",
+        command="more",
+        looked=1,
+    )
+    trials = [Piece("trial", "glyphs", "", "circle", number) for number in range(2)]
+    for trial in trials:
+        simulation.do(trial)
+        simulation.claims[trial.key] = replace(simulation.claims[trial.key], seconds=1.0)
+    assert simulation.progress.protocol_for(final).seconds == 8.0  # what comes later changes nothing
+    given = replace(plan, protocol=tiny_protocol(equal="time", seconds=5.0))
+    assert not given.measures_time
+    assert Progress(given, {}).protocol_for(final).seconds == 5.0
+    failed = Progress(plan, {key: replace(claim, seconds=None) for key, claim in simulation.claims.items()})
+    with pytest.raises(ValueError, match="no trial of any method ended"):
+        failed.protocol_for(final)
+
+
 def test_two_rates_have_no_inside_and_widen_nothing() -> None:
     simulation = Simulation(plan_of(folds=1, tune="rate", trials=2), score=by_rate({"contrastive": 50.0, "raw_vthm": 0.01}))
     simulation.run()

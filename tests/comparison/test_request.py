@@ -29,6 +29,7 @@ def test_compare_hands_everything_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "data": "digits",
         "protocol": "quick",
         "settings": {"steps": 2},
+        "equal": "time",
         "tune": "all",
         "trials": 3,
         "folds": 4,

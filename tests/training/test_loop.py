@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from likewise.training.devices import Devices
 from likewise.training.feeds import make_feed
 from likewise.training.fit import fit
-from likewise.training.loop import Listener, Row
+from likewise.training.loop import Listener, Row, Training
 
-from .tiny import HELD_OUT, PROTOCOL, assert_equal_weights, method, pictures, training
+from .tiny import HELD_OUT, PROTOCOL, assert_equal_weights, method, pictures, training, vectors
 
 QUICKEST = replace(PROTOCOL, backbone="identity", batch=8)  # for many steps
 
@@ -119,3 +121,90 @@ def test_precisions_of_a_cpu(precision: str) -> None:
     assert found.run()
     assert kinds == {torch.bfloat16 if precision == "bf16" else torch.float32}
     assert all(parameter.dtype == torch.float32 for parameter in found.network.parameters())
+
+
+class StepClock:
+    """A clock that a training's steps move, an eighth of a second each."""
+
+    def __init__(self) -> None:
+        self.training: Training | None = None
+        self.offset = 100.0
+
+    def perf_counter(self) -> float:
+        return self.offset + (0.0 if self.training is None else self.training.step / 8)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> StepClock:
+    made = StepClock()
+    monkeypatch.setattr("likewise.training.loop.time", made)
+    return made
+
+
+TIMED = replace(QUICKEST, equal="time", seconds=2.5, steps=6, schedule="cosine")
+
+
+def test_equal_time_takes_the_steps_that_fit_and_the_schedule_follows_the_clock(clock: StepClock) -> None:
+    found = clock.training = training(method("contrastive"), TIMED)
+    rates: list[float] = []
+    update = found._update
+
+    def watched() -> None:
+        rates.append(found.optimizer.param_groups[0]["lr"] / found.optimizer.param_groups[0]["base"])
+        update()
+
+    found._update = watched  # type: ignore[method-assign]
+    assert found.run()
+    assert found.step == 20
+    assert found.seconds == 2.5
+    assert rates == pytest.approx([0.5 * (1 + math.cos(math.pi * step / 20)) for step in range(20)])
+    assert found.rows[-1]["step"] == 20
+    assert found.rows[-1]["seconds"] == 2.5
+
+
+def test_equal_time_ends_with_a_look_at_the_held_out_classes(clock: StepClock) -> None:
+    found = clock.training = training(method("contrastive"), replace(TIMED, validate_every=1000), held_out=vectors(seed=1))
+    found.run()
+    assert [row["step"] for row in found.rows if "MAP@R" in row] == [20]
+
+
+def test_a_timed_training_that_goes_on_has_the_time_that_was_left(clock: StepClock) -> None:
+    class Stopping(Listener):
+        state: dict[str, Any]
+
+        def wants_to_stop(self) -> bool:
+            assert clock.training is not None
+            return clock.training.step == 7
+
+        def save(self, state: dict[str, Any]) -> None:
+            self.state = state
+
+    listener = Stopping()
+    first = clock.training = training(method("contrastive"), TIMED)
+    assert not first.run(listener)
+    assert first.seconds == 7 / 8
+    clock.training, clock.offset = None, 900.0  # another process, later
+    second = training(method("contrastive"), TIMED)
+    second.load_state_dict(listener.state)
+    clock.training = second
+    assert second.run()
+    assert second.step == 20
+    assert second.seconds == 2.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"seconds": 0.0}, "equal time of unknown length.*give --set seconds=20"),
+        ({"equal": "steps"}, "seconds=2.5 where steps are equal: give equal='time' as well"),
+    ],
+)
+def test_times_that_mean_nothing(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        training(method("contrastive"), replace(TIMED, **changes))
+
+
+def test_ranks_cannot_end_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Devices, "num_ranks", 2)
+    with pytest.raises(ValueError, match="equal='time' on several ranks"):
+        training(method("contrastive"), TIMED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from likewise.environment import versions
 from likewise.evaluation.retrieval import PerQuery
 from likewise.evaluation.verdict import Verdict
 from likewise.methods import RATE, Method, at
-from likewise.wording import count_of, listed
+from likewise.wording import count_of, listed, seconds_in_words
 
 RECORD_FAULT = (
     f"the record of looks at the test classes ({OPENINGS}) was deleted or edited after scores were stored: what it says now is not all "
@@ -73,6 +73,7 @@ class Gatherer:
         record_fault = ""
         for source in plan.data:
             self._note_edges(source.name)
+            self._note_steps(source.name, methods)
             split = self.context.split(source.name)
             openings = split.test.record
             record += openings
@@ -96,7 +97,7 @@ class Gatherer:
             command=self.about["command"],
             created=self.about["created"],
             protocol=as_table(plan.protocol),
-            equal=equal_conditions(plan, self.context.weights),
+            equal=equal_conditions(self.progress, self.context.weights),
             num_seeds=plan.seeds,
             num_trials=plan.trials,
             num_folds=plan.folds if plan.trials else 0,
@@ -227,6 +228,16 @@ class Gatherer:
         if skipped:
             self.notes.append(f"{data}: {left_out(skipped, what=f'{part} images')}")
 
+    def _note_steps(self, data: str, methods: Sequence[MethodResult]) -> None:
+        """How many steps each method took, where time is what is equal."""
+        if self.plan.protocol.equal == "time":
+            taken = [
+                f"{method.title} {round(np.mean([curve.steps[-1] for curve in method.curves])):,}"
+                for method in methods
+                if method.dataset == data and not method.sweep and method.curves
+            ]
+            self.notes.append(f"{data}: steps taken in the same time: {listed(taken)}")
+
     def _note_edges(self, data: str) -> None:
         """Which methods did best at an edge of the rates they tried."""
         where = f"{data}: " if len(self.plan.data) > 1 else ""
@@ -275,9 +286,9 @@ def _curve(seed: int, rows: list[dict[str, float]]) -> Curve:
     return Curve(seed, tuple(int(row["step"]) for row in rows), tuple(row["loss"] for row in rows))
 
 
-def equal_conditions(plan: Plan, weights: Path | None) -> dict[str, str]:
+def equal_conditions(progress: Progress, weights: Path | None) -> dict[str, str]:
     """What was equal for every method, in words."""
-    protocol = plan.protocol
+    plan, protocol = progress.plan, progress.plan.protocol
     parts = []
     for source in plan.data:
         split = source.split
@@ -292,13 +303,29 @@ def equal_conditions(plan: Plan, weights: Path | None) -> dict[str, str]:
         "initial weights": "random, from the seed" if weights is None else f"{weights.name} (sha256 {plan.weights[:12]}...)",
         "dimension": str(protocol.dim),
         "augmentation": f"{protocol.train_augmentation} for training, {protocol.test_augmentation} for testing",
-        "images seen": f"{protocol.steps * protocol.batch:,} ({protocol.steps:,} steps of {protocol.batch})",
+        **training_in_words(progress),
         "optimiser": f"{protocol.optimizer}, {protocol.schedule} schedule, learning rate {protocol.learning_rate:g} times a method's own",
         "step that is scored": "the last",
         "tuning": tuning_in_words(plan),
         "seeds": str(plan.seeds),
         "evaluation": f"{', '.join(protocol.metrics)}; K = {', '.join(map(str, protocol.ks))}; cosine, exact neighbours",
         "device": plan.device,
+    }
+
+
+def training_in_words(progress: Progress) -> dict[str, str]:
+    """What every training had as much of as any other."""
+    plan, protocol = progress.plan, progress.plan.protocol
+    if protocol.equal == "steps":
+        return {"images seen": f"{protocol.steps * protocol.batch:,} ({protocol.steps:,} steps of {protocol.batch})"}
+    seconds = {source.name: seconds_in_words(progress.protocol_for(Piece("final", source.name)).seconds) for source in plan.data}
+    told = listed([f"{taken} on {name}" for name, taken in seconds.items()]) if len(seconds) > 1 else next(iter(seconds.values()))
+    why = f", which {protocol.steps:,} steps take with the method of median speed in tuning" if plan.measures_time else ""
+    return {
+        "batch": f"{protocol.batch} images",
+        "training time": f"{told} by the clock{why}; the schedule follows the share that is spent. How many steps that makes depends on "
+        "the machine and on what else runs there: trained again, the scores differ. A training that is interrupted begins anew; those "
+        "that are finished, the values that were chosen and the time itself stay as they are stored, for every worker",
     }
 
 

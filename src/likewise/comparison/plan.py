@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from statistics import median
 from typing import Any, Literal, TypeAlias, get_args
 
 from likewise.comparison.tuning import INSIDE, edge_of, next_rate, num_parts, survivors, winner
@@ -81,6 +82,7 @@ class Claim:
     finished: float | None  # time; None: under way
     score: float | None
     failure: str | None
+    seconds: float | None = None  # that all steps of the training would take at its pace; of trials, where the plan asks for it
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,11 @@ class Plan:
         """What a piece costs beside a training, about: for the time left."""
         return {"trial": 1 - 1 / num_parts(self.folds), "final": 1.0, "score": LOOK_COST, "items": LOOK_COST}[piece.kind]
 
+    @property
+    def measures_time(self) -> bool:
+        """Whether trials decide how long the final trainings are."""
+        return self.protocol.equal == "time" and not self.protocol.seconds
+
     @cached_property
     def rates(self) -> tuple[float, ...]:
         """The learning rates that every method tries, as multiples of the protocol's; empty without tuning."""
@@ -246,7 +253,7 @@ class Progress:
         rates = self.plan.rates
         if len(set(rates)) < INSIDE:
             return {}, True
-        edges = {self._edge(data, method) for method in self.plan.sets if method not in self.plan.added}
+        edges = {self._edge(data, method) for method in self._first_methods}
         beyond = {"highest": (len(rates), True), "lowest": (len(rates) + 1, False)}
         found = {number: next_rate(rates, above=above) for edge, (number, above) in beyond.items() if edge in edges}
         return found, None not in edges or len(found) == len(beyond)
@@ -287,8 +294,35 @@ class Progress:
         return first + [Piece("trial", data, "", method, number, fold) for fold in range(1, self.plan.folds) for number in kept]
 
     def is_chosen(self, data: str, method: str) -> bool:
-        known = method not in self.plan.sets or self.is_widening_known(data)
+        known = method not in self.plan.sets or (self.is_widening_known(data) and self._is_time_known(data))
         return known and all(map(self.is_done, self.trial_pieces(data, method)))
+
+    def _is_time_known(self, data: str) -> bool:
+        return not self.plan.measures_time or all(self._edge(data, method) is not None for method in self._first_methods)
+
+    @cached_property
+    def _first_methods(self) -> list[str]:
+        """The methods that are tuned and were there from the start: what is decided for all is decided by them."""
+        return [method for method in self.plan.sets if method not in self.plan.added]
+
+    def protocol_for(self, piece: Piece) -> Protocol:
+        """The protocol of a final training.
+
+        Where time is equal and not given, it is the median over methods of what all steps would take at the pace of its trials: a function
+        of what is stored, the same for every worker and for whoever goes on.
+        """
+        protocol = self.plan.at_point(piece.point)
+        if not self.plan.measures_time:
+            return protocol
+        paces = []
+        for method in self._first_methods:
+            trials = [Piece("trial", piece.data, "", method, number) for number in range(len(self.plan.rates))]
+            spent = [self.claims[trial.key].seconds for trial in trials]
+            if measured := [seconds for seconds in spent if seconds is not None]:
+                paces.append(median(measured))
+        if not paces:
+            raise ValueError("no trial of any method ended, so that none tells how long a training takes: give --set seconds=20")
+        return replace(protocol, seconds=median(paces))
 
     def choice(self, data: str, method: str) -> int | None:
         """The number of the winning set; None for the values of the method file, without tuning or if every set failed."""

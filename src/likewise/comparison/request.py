@@ -21,7 +21,7 @@ from likewise.data.splits import SPLIT_SEED, Fold, Split, split
 from likewise.environment import checked_device
 from likewise.files import file_digest
 from likewise.methods import METHODS, Method, load_method
-from likewise.protocols import PROTOCOLS, Protocol, Tune, load_protocol
+from likewise.protocols import PROTOCOLS, Equal, Protocol, Tune, load_protocol
 from likewise.wording import listed
 
 # One or two of each of the papers' families, those that a first look should have.
@@ -53,6 +53,8 @@ class Request:
     the papers'.
     data: what `likewise.data.readers.read` takes, a Dataset, or several, over which ranks are averaged.
     protocol: a name, a .toml file or a Protocol; None: the one that suits the data.  settings: values of its fields that differ, by name.
+    equal: "steps": every method takes as many steps; "time": it trains for as many seconds, those of the protocol or else the time that
+    the steps take with the method of median speed. None: the protocol's.
     tune: "rate", the learning rate alone, or "all", every setting of a method; the rates are the same for every method.
     trials, folds, seeds: sets of values that tuning tries (0: no tuning), folds of the training classes that it tries them on (1: half of
     the classes are held out, once), and final trainings. None: what is there, or the protocol's; so with tune.
@@ -72,6 +74,7 @@ class Request:
     data: DataAsked = "glyphs"
     protocol: str | Path | Protocol | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    equal: Equal | None = None
     tune: Tune | None = None
     trials: int | None = None
     folds: int | None = None
@@ -92,6 +95,8 @@ class Request:
         for name, value, least in (("jobs", self.jobs, 1), ("trials", self.trials, 0), ("folds", self.folds, 1), ("seeds", self.seeds, 1)):
             if value is not None and value < least:
                 raise ValueError(f"{name}={value}: expected at least {least}")
+        if self.equal is not None:
+            known_name("equal", self.equal, get_args(Equal))
         if self.tune is not None:
             known_name("tune", self.tune, get_args(Tune))
         if self.indifferent is not None and not 0 < self.indifferent < 100:
@@ -183,7 +188,7 @@ def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[
     if of_methods:
         what = f"setting {min(of_methods)!r} is a method's, and a comparison sets what is equal for all"
         raise ValueError(f"{what}: put it into a method file and give that file among the methods")
-    protocol = with_settings(chosen, request.settings)
+    protocol = with_settings(chosen, ({} if request.equal is None else {"equal": request.equal}) | dict(request.settings))
     weights = protocol.weights_file(request.weights)
     methods = methods_of(request.methods, chosen.name, there=() if there is None else there.methods[:-1])
     usual: Protocol | Plan = protocol if there is None else there
@@ -206,6 +211,7 @@ def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[
             notes.append(f"nothing was tuned, as no training classes can be held out for it: {fault}")
     if notes:
         trials = 0
+    protocol.check_time(is_measured=trials > 0)
     searched = [_with_batches(method, protocol, [labels for sides in trained_on.values() for labels in sides]) for method in methods]
     return Plan(
         data=tuple(sources),

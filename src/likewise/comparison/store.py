@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +146,8 @@ class Store:
             if stored is None:
                 raise DatabaseFault("its database no longer knows the comparison: was it emptied?")
             self._plan = Plan.from_table(stored[0])
-        return Progress(self._plan, self.claims())
+        claims = self.claims()
+        return Progress(self._plan, self._with_seconds(claims) if self._plan.measures_time else claims)
 
     def extend(self, larger: Callable[[int], Plan]) -> bool:
         """Puts a larger plan in the place of the one that was last read here, given how many looks at the test classes there were so far.
@@ -170,6 +171,14 @@ class Store:
         with self._transaction() as connection:
             rows = connection.execute(sql.select(*columns).where(_pieces.c.comparison == self.comparison)).all()
         return {row.piece: Claim(Piece.from_key(row.piece), *row[1:]) for row in rows}
+
+    def _with_seconds(self, claims: Mapping[str, Claim]) -> dict[str, Claim]:
+        """The trials with the time that they measured."""
+        trials = (_pieces.c.comparison == self.comparison, _pieces.c.kind == "trial", _pieces.c.result.is_not(None))
+        with self._transaction() as connection:
+            rows = connection.execute(sql.select(_pieces.c.piece, _pieces.c.result).where(*trials)).all()
+        seconds = {row.piece: json.loads(row.result).get("seconds_of_all_steps") for row in rows}
+        return {key: replace(claim, seconds=seconds.get(key)) for key, claim in claims.items()}
 
     def result(self, piece: Piece) -> PieceResult:
         """What a finished piece found."""

@@ -116,9 +116,10 @@ class Workshop:
             feed = self._training_feed(piece.data, watch)
             train, held_out = self._fold(piece, feed)
             with watch.measures("training"):
+                protocol = self._for_share(train.num_classes / feed.num_classes)
                 trained = fit(
                     progress.method_with(piece.data, piece.method, piece.number),
-                    self._for_share(train.num_classes / feed.num_classes),
+                    protocol,
                     train,
                     seed=piece.fold,
                     weights=self.context.weights,
@@ -126,11 +127,12 @@ class Workshop:
                     device=self.context.device,
                 )
         # The last step counts, as it will in the final training: choosing the best step would flatter methods with restless curves.
-        return PieceResult({"rows": trained.rows}, score=trained.rows[-1][DECIDING_SCORE])
+        facts = {"rows": trained.rows, "seconds_of_all_steps": trained.seconds * self.plan.protocol.steps / protocol.steps}
+        return PieceResult(facts, score=trained.rows[-1][DECIDING_SCORE])
 
     def _final(self, piece: Piece, progress: Progress, watch: Stopwatch) -> PieceResult:
         method = progress.method_with(piece.data, piece.method, progress.choice(piece.data, piece.method))
-        protocol = self.plan.at_point(piece.point)
+        protocol = progress.protocol_for(piece)
         with self._split(piece.data).test.closed("training"):
             feed = self._training_feed(piece.data, watch)
             with watch.measures("training"):
@@ -206,8 +208,11 @@ class Workshop:
 
     def _for_share(self, share: float) -> Protocol:
         """The protocol for a training on this share of the classes: each is seen as often as in the final training."""
-        steps = max(1, round(share * self.plan.protocol.steps))
-        return replace(self.plan.protocol, steps=steps, validate_every=steps)
+        whole = self.plan.protocol
+        steps = max(1, round(share * whole.steps))
+        if self.plan.measures_time:
+            return replace(whole, steps=steps, validate_every=steps, equal="steps")
+        return replace(whole, steps=steps, validate_every=steps, seconds=share * whole.seconds)
 
     def _fold(self, piece: Piece, feed: Feed) -> tuple[Feed, Feed]:
         """The training and the held-out side of a fold. Positions, as the feed may lack images that cannot be decoded."""

@@ -18,6 +18,7 @@ PROTOCOLS: tuple[str, ...] = tuple(sorted(path.stem for path in FOLDER.glob("*.t
 
 Pooling = Literal["avg", "max", "avg+max", "gem"]
 Tune = Literal["rate", "all"]
+Equal = Literal["steps", "time"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Protocol:
     batch: int = 112  # images a step
     few_classes: FewClasses = "error"  # what to do where a batch needs more classes than there are
     steps: int = 600
+    equal: Equal = "steps"  # for every method; time: each trains for as many seconds, and the schedule follows the share that is spent
+    seconds: float = 0.0  # of a training where time is equal; 0, in a comparison: what the steps take with the method of median speed
     optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
     learning_rate: float = 2e-5
     weight_decay: float = 5e-4
@@ -70,7 +73,7 @@ class Protocol:
         for name in ("learning_rate", "eps", "gamma"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}={getattr(self, name)}: expected a number above 0")
-        for name in ("weight_decay", "clip", "momentum", "trials"):
+        for name in ("weight_decay", "clip", "momentum", "seconds", "trials"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}: expected a number not below 0")
         for name in (self.train_augmentation, self.test_augmentation):
@@ -81,6 +84,13 @@ class Protocol:
             raise ValueError(f"metrics={self.metrics} with ks={self.ks}: expected at least one of each, and K of at least 1")
         if not 0 <= self.validation < 1:
             raise ValueError(f"validation={self.validation}: expected a share of the training classes, such as 0.2, or 0 for none")
+
+    def check_time(self, *, is_measured: bool = False) -> None:
+        """Refuses seconds that would not count, and equal time of unknown length, unless trials measure it."""
+        if self.seconds and self.equal == "steps":
+            raise ValueError(f"seconds={self.seconds:g} where steps are equal: give equal='time' as well, or leave it out")
+        if self.equal == "time" and not self.seconds and not is_measured:
+            raise ValueError("equal time of unknown length, as no trials of tuning measure it: give --set seconds=20")
 
     def weights_file(self, given: str | Path | None) -> Path | None:
         """The file of pretrained weights, if one is given and the protocol takes one."""

@@ -49,7 +49,8 @@ def training_charts(board: Board, lines: Lines) -> list[Chart]:
 
 
 def cost_chart(board: Board, lines: Lines) -> list[Chart]:
-    if len(_with_cost(board)) < 2:
+    seconds = [method.mean_seconds for method in _with_cost(board)]
+    if len(seconds) < 2 or max(seconds) < 1.05 * min(seconds):  # where time is equal there is nothing to see
         return []
     label = f"{board.leading} of each method on {board.dataset} against the time of its training, and which no faster method beats"
     note = f"{board.leading} against the seconds of a training; no method left of the line is as good"

@@ -15,7 +15,7 @@ from likewise.comparison.request import DataAsked, MethodsAsked, Request
 from likewise.comparison.results import ComparisonResults
 from likewise.comparison.workshop import Stopwatch
 from likewise.files import write_whole
-from likewise.protocols import Protocol, Tune
+from likewise.protocols import Equal, Protocol, Tune
 from likewise.reports.charts import (
     cost_chart,
     critical_difference_chart,
@@ -39,6 +39,7 @@ def compare(
     *,
     protocol: str | Path | Protocol | None = None,
     settings: Mapping[str, Any] | None = None,
+    equal: Equal | None = None,
     tune: Tune | None = None,
     trials: int | None = None,
     folds: int | None = None,
@@ -67,6 +68,7 @@ def compare(
         data=data,
         protocol=protocol,
         settings=settings or {},
+        equal=equal,
         tune=tune,
         trials=trials,
         folds=folds,

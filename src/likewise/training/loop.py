@@ -82,6 +82,11 @@ class Training:
     ) -> None:
         self.method, self.protocol, self.seed, self.devices, self.micro_batch = method, protocol, seed, devices, micro_batch
         self.device = devices.device
+        protocol.check_time()
+        if protocol.equal == "time" and devices.num_ranks > 1:
+            raise ValueError(
+                "equal='time' on several ranks: their clocks differ, so that they would not end together; give --set equal=steps"
+            )
         self.feed = feed.to(self.device)
         self.validation = None if validation is None else validation.to(self.device)
         codes = feed.codes()
@@ -111,7 +116,8 @@ class Training:
         self.step = 0
         self.epoch, self.step_of_epoch = 0, 0
         self.rows: list[Row] = []
-        self.seconds = 0.0
+        self.seconds = 0.0  # until the clock was last stopped
+        self._began: float | None = None  # when it was started since; None: it stands
         self.best_step = 0
         self.best: dict[str, float] = {}
         self.best_weights: dict[str, Tensor] | None = None
@@ -130,36 +136,55 @@ class Training:
             listener.ended()
 
     def _run(self, listener: Listener) -> bool:
-        every = max(1, self.protocol.steps // LOGGED)
         self.network.train()
-        began = time.perf_counter()
         stream = self._stream()
-        while self.step < self.protocol.steps:
+        at_end = self.position >= self.protocol.steps
+        self._began = time.perf_counter()
+        while not at_end:
             inputs, labels, positions = next(stream)
             self._add_gradients(inputs, labels, positions)
             if self.device.type == "cpu":  # before the weights take it: then the first bad tensor is the cause
                 self._watch(inputs, listener.last_checkpoint)
             self._update()
-            at_end = self.step == self.protocol.steps
+            position = self.position
+            at_end = position >= self.protocol.steps
             validates = self.validation is not None and (self.step % self.protocol.validate_every == 0 or at_end)
             stops = not at_end and self.devices.any(listener.wants_to_stop(), asked=self.step % ASKED == 0)
             saves = not at_end and (stops or listener.wants_checkpoint(self.step))
-            logs = self.step % every == 0 or validates or at_end
+            logs = self._is_row_due(position) or validates or at_end
             if logs or saves:
                 self._watch(inputs, listener.last_checkpoint, weights=saves)
+                self.seconds, self._began = self.elapsed, None  # validating and saving are not training
             if logs:
-                self.seconds += time.perf_counter() - began
                 self._log(listener, validates)
-                began = time.perf_counter()  # validation is not training
             listener.step(self.step)
             if saves:
                 listener.save(self.state_dict())
             if stops:
                 return False
-        self.seconds += time.perf_counter() - began
+            if self._began is None:
+                self._began = time.perf_counter()
+        self._began = None
         if self.best_weights is not None:
             self.network.load_state_dict(self.best_weights)
         return True
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of training up to this moment."""
+        return self.seconds + (0.0 if self._began is None else time.perf_counter() - self._began)
+
+    @property
+    def position(self) -> float:
+        """How far it is along the protocol's steps: so many are taken, or, where time is equal, so large a share of the time is spent."""
+        if self.protocol.equal == "steps":
+            return self.step
+        return self.protocol.steps * min(1.0, self.elapsed / self.protocol.seconds)
+
+    def _is_row_due(self, position: float) -> bool:
+        if self.protocol.equal == "steps":
+            return self.step % max(1, self.protocol.steps // LOGGED) == 0
+        return position >= (len(self.rows) + 1) * self.protocol.steps / LOGGED
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on: tensors, numbers and texts only."""
@@ -203,7 +228,7 @@ class Training:
     def _add_gradients(self, inputs: Tensor, labels: Tensor, positions: Tensor) -> None:
         """The gradients of the next step, of all ranks, and its loss."""
         self._seed_draws((self.seed * 1_000_003 + self.step) * 4099 + self.devices.rank)
-        set_rates(self.optimizer, self.method, self.protocol, self.step)
+        set_rates(self.optimizer, self.method, self.protocol, self.position)
         items = positions.to(self.device) if self.method.memory else positions
         total = self._summed
         for number in range(len(self.network.members)):
@@ -226,6 +251,8 @@ class Training:
     def _update(self) -> None:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        if self.protocol.equal == "time" and self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # what is only queued has not been done in time
 
     def _backward(self, number: int, inputs: Tensor, labels: Tensor, items: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Adds a member's gradient; its loss and embeddings, without a graph."""

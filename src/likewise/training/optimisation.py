@@ -46,8 +46,8 @@ def make_optimizer(
     return kind(groups, lr=protocol.learning_rate, eps=protocol.eps, fused=True)
 
 
-def set_rates(optimizer: torch.optim.Optimizer, method: Method, protocol: Protocol, step: int) -> float:
-    """Sets every group's rate for this step (0 is the first); gives the schedule's factor."""
+def set_rates(optimizer: torch.optim.Optimizer, method: Method, protocol: Protocol, step: float) -> float:
+    """Sets every group's rate for this step (0 is the first; where time is equal, a share of all steps); gives the schedule's factor."""
     factor = schedule_factor(protocol, step)
     only_new = step < method.head_only * protocol.steps
     for group in optimizer.param_groups:
@@ -55,7 +55,7 @@ def set_rates(optimizer: torch.optim.Optimizer, method: Method, protocol: Protoc
     return factor
 
 
-def schedule_factor(protocol: Protocol, step: int) -> float:
+def schedule_factor(protocol: Protocol, step: float) -> float:
     """By what the learning rate is multiplied at this step: 1 throughout, half a cosine to 0, or gamma after each milestone."""
     if protocol.schedule == "cosine":
         return 0.5 * (1 + math.cos(math.pi * step / protocol.steps))
