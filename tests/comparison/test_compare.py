@@ -31,7 +31,6 @@ from likewise.training.fit import Fit, fit
 from .tiny import DATA, METHODS, openings_of, table_of, tiny_compare, tiny_protocol
 
 
-@pytest.mark.fast
 def test_what_a_comparison_finds(finished: ComparisonResults) -> None:
     assert [method.name for method in finished.methods] == [*METHODS, "untrained"]
     assert [method.apart for method in finished.methods] == ["", "", "", "no training"]
@@ -282,6 +281,7 @@ def test_a_time_of_ones_own(tmp_path: Path) -> None:
         tiny_compare(tmp_path / "unknown", **asked)
 
 
+@pytest.mark.fast
 def test_vectors_are_compared_under_their_own_protocol(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     labels = np.repeat(np.arange(12), 6)

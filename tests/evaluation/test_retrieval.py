@@ -81,7 +81,7 @@ KINDS = ("plain", "singletons", "copies", "unbalanced", "collapsed", "one class"
 SETS = (ALL, ("R@K",), ("RP", "MAP@R"), ("R@K", "MAP@R"), ("mAP",))
 
 
-@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("metric", ["cosine", pytest.param("euclidean", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_equals_the_loop(kind, metric):
     vectors, labels = case(kind)
@@ -91,7 +91,7 @@ def test_equals_the_loop(kind, metric):
             compare(per_query(vectors, labels, ks=KS, metrics=metrics, metric=metric, block=block), expected)
 
 
-@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("metric", ["cosine", pytest.param("euclidean", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_gallery_equals_the_loop(kind, metric):
     vectors, labels = case(kind)
@@ -272,7 +272,7 @@ def test_bad_input_is_named():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("metric", ["cosine", pytest.param("euclidean", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_cuda_equals_cpu(kind, metric):
     vectors, labels = (torch.from_numpy(array) for array in case(kind))

@@ -172,7 +172,6 @@ def test_spectral_clustering_is_given_by_the_principal_angles(kind: str) -> None
     assert ORACLES["spectral_clustering"](embeddings, labels, normalize=False).item() == pytest.approx(unnormalised.item())
 
 
-@pytest.mark.slow
 def test_histogram_counts_the_wrongly_ordered_pairs() -> None:
     # Two bins (nodes -1 and 1): h(1) is the mean of (1 + s) / 2. Positives .5, 0; negatives 0, -1, root3/2, -1/2.
     positive, negative = (1 + 0.25) / 2, (1 + (ROOT3 / 2 - 1.5) / 4) / 2
@@ -639,7 +638,6 @@ def test_perfect_embeddings_cost_least(name: str) -> None:
     assert x.grad.isfinite().all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FULL_GRADIENT)
 def test_gradient_is_the_derivative(name: str) -> None:
     generator = torch.Generator().manual_seed(2)
