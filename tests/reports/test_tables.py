@@ -177,7 +177,7 @@ def test_one_seed_gives_the_sentence_instead_of_a_verdict(tmp_path: Path) -> Non
     assert power_in_words(board) == ""
     assert "intervals hold the noise of the test classes alone" in noise_in_words(board)
     assert "One seed leaves NMI without an interval." in noise_in_words(board)
-    assert command_to_go_on(results, board).endswith(f"--trials 6 --seeds 5 --out {tmp_path}")
+    assert command_to_go_on(results, board) == f"likewise compare glyphs --trials 6 --seeds 5 --out {tmp_path}"
     rows = list(csv.DictReader(StringIO(csv_table(results))))
     assert {row["NMI low"] for row in rows} == {row["NMI deviation"] for row in rows} == {row["p_value"] for row in rows} == {""}
     assert not {"best", "behind"} & {row["verdict"] for row in rows}

@@ -17,7 +17,7 @@ from likewise.reports.weight_curves import COLOURS, LINES, NEGATIVES, POSITIVES,
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COST_TICKS = tuple(step * 10.0**decade for decade in range(-2, 6) for step in (1, 2, 3, 5))
+COST_TICKS = tuple(step * 10.0**decade for decade in range(-2, 6) for step in (1, 1.5, 2, 3, 5, 7))
 LINE_WORDS: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "color": FAINT}
 SEEDS = range(2, 21)  # of the power chart
 SWEPT = {"dim": "embedding size", "batch": "batch size"}

@@ -73,7 +73,11 @@ def time_section(results: ComparisonResults) -> Markup:
 
 
 def origin_section(results: ComparisonResults) -> Markup:
-    added = [part for extension in results.extensions for part in (tag("p", {}, f"{extension.time}:"), command_line(extension.command))]
+    added = [
+        part
+        for extension in results.extensions
+        for part in (tag("p", {}, f"and on {extension.time[:16].replace('T', ' ')}, to add to it:"), command_line(extension.command))
+    ]
     return join([command_line(results.command), *added, table({"class": "facts"}, ("software", "version"), results.versions.items())])
 
 

@@ -86,7 +86,8 @@ def command_to_go_on(results: ComparisonResults, board: Board) -> str:
     words = shlex.split(results.command) if results.command else []
     if len(words) < 2 or words[1] != "compare" or "likewise" not in Path(words[0]).parts[-2:]:
         return f"likewise.compare(..., seeds={more}, out={str(results.folder)!r})"
-    return shlex.join(["likewise", *_without(words[1:], ("--seeds", "--out")), "--seeds", str(more), "--out", str(results.folder)])
+    kept = _without(words[1:], ("--seeds", "--out", "--methods"))  # the methods are those that are there, some perhaps added since
+    return shlex.join(["likewise", *kept, "--seeds", str(more), "--out", str(results.folder)])
 
 
 def more_seeds(seeds: int) -> int:
