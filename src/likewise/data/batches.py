@@ -220,8 +220,8 @@ def _renderer(height: int, width: int, taps: int, antialias: bool, colours: bool
     if not compile:
         return render
     # torch counts compilations by code object and refuses the ninth: each renderer gets its own.
-    own = FunctionType(render.__code__.replace(), render.__globals__, closure=render.__closure__)
-    compiled: Render = torch.compile(own, fullgraph=True)
+    copied = FunctionType(render.__code__.replace(), render.__globals__, closure=render.__closure__)
+    compiled: Render = torch.compile(copied, fullgraph=True)
     return compiled
 
 

@@ -26,8 +26,8 @@ class StructuredClustering(Loss):
 
     def of_batch(self, pairs: Pairs) -> Tensor:
         classes = torch.unique(pairs.anchor_labels, return_inverse=True)[1]
-        own = torch.eye(classes.shape[0], dtype=torch.bool, device=classes.device)
-        distance = pairs.distance.masked_fill(own, 0.0)
+        same_item = torch.eye(classes.shape[0], dtype=torch.bool, device=classes.device)
+        distance = pairs.distance.masked_fill(same_item, 0.0)
         with torch.no_grad():
             search = _MedoidSearch(distance.detach(), classes, self.gamma)
             medoids = search.refined(search.greedy(), self.refinements)
@@ -36,9 +36,9 @@ class StructuredClustering(Loss):
             same = classes[:, None] == classes
             within = torch.where(same, distance, 0.0).sum(0)  # (n,) cost of each item as the medoid of its class
             best = torch.where(same, within, torch.inf).argmin(-1)  # each item's best class medoid
-        found = -distance.gather(1, nearest[:, None]).sum()
+        searched = -distance.gather(1, nearest[:, None]).sum()
         true = -distance.gather(1, best[:, None]).sum()
-        return torch.relu(found + self.gamma * error - true)
+        return torch.relu(searched + self.gamma * error - true)
 
 
 @dataclass(frozen=True)

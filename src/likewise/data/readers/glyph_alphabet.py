@@ -65,11 +65,11 @@ def characters_of(file: Path) -> frozenset[int]:
 
 def candidates() -> list[str]:
     """Letters, digits, punctuation and symbols that enough faces have, by code point."""
-    held = [characters_of(file) for file in font_files().values()]
+    codes_of_faces = [characters_of(file) for file in font_files().values()]
     return [
         chr(code)
-        for code in sorted(frozenset().union(*held))
-        if sum(code in codes for codes in held) >= MIN_FACES
+        for code in sorted(frozenset().union(*codes_of_faces))
+        if sum(code in codes for codes in codes_of_faces) >= MIN_FACES
         and unicodedata.category(chr(code)) in _CATEGORIES
         and not any(code in left_out for left_out in _LEFT_OUT)
     ]
@@ -83,14 +83,14 @@ def likeness(
     One size, because `glyphs` draws at all sizes: c and C are then the same, as are Latin A, Greek Alpha and Cyrillic A at any size.
     """
     files = font_files()
-    found = np.zeros((len(characters), len(characters)), dtype=np.float32)
+    largest = np.zeros((len(characters), len(characters)), dtype=np.float32)
     for face in faces:
         font = ImageFont.truetype(str(files[face]), 32, layout_engine=ImageFont.Layout.BASIC)
         upright = _pictures(characters, font, 0)
         for turn in turns:
             alike = upright @ (_pictures(characters, font, turn) if turn else upright).T
-            found = np.maximum(found, np.maximum(alike, alike.T))
-    return found
+            largest = np.maximum(largest, np.maximum(alike, alike.T))
+    return largest
 
 
 def choose(characters: Sequence[str]) -> str:

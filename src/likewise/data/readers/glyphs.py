@@ -50,12 +50,12 @@ def read_glyphs(*, classes: int = 400, images: int = 20, size: int = 32, seed: i
 
 def _drawn(characters: list[str], images: int, size: int, seed: int) -> npt.NDArray[np.uint8]:
     """(characters x images, size, size), the images of a character one after the other."""
-    held = {face: characters_of(file) for face, file in font_files().items()}
+    codes_of_face = {face: characters_of(file) for face, file in font_files().items()}
     pixels = np.empty((len(characters) * images, size, size), dtype=np.uint8)
     ink, noise = (np.empty((images, size, size), dtype=np.float32) for _ in range(2))
     tones = np.empty((images, 4, 1, 1), dtype=np.float32)
     for i, character in enumerate(characters):
-        faces = [face for face, codes in held.items() if ord(character) in codes]
+        faces = [face for face, codes in codes_of_face.items() if ord(character) in codes]
         extents = {face: _extent(face, character) for face in faces}
         drawable = [face for face in faces if extents[face] > 0]
         if not drawable:
