@@ -10,10 +10,11 @@ import pytest
 from rich.console import Console
 
 from likewise.comparison.gather import level_of
+from likewise.comparison.plan import Extension
 from likewise.comparison.results import ComparisonResults
 from likewise.data.ledger import CountedLook, Look
 from likewise.reports.charts import rank_groups
-from likewise.reports.conditions_html import time_section
+from likewise.reports.conditions_html import origin_section, time_section
 from likewise.reports.differences_html import differences, signed
 from likewise.reports.drawing import method_lines
 from likewise.reports.leaderboard_html import UNTUNED, leaderboard
@@ -198,6 +199,13 @@ def test_what_is_equal_for_all_purposes_is_said_and_marked(tmp_path: Path) -> No
     assert "<td>equal for all purposes</td>" in page
     assert "The shaded band is what does not matter: 25.0 points" in page
     assert command_to_go_on(replace(results, folder=tmp_path), board) == ""
+
+
+def test_what_was_added_is_told_with_its_command(usual: ComparisonResults) -> None:
+    extension = Extension("2026-11-16T10:00:00+00:00", "likewise compare --seeds 10 <b>", 10, ("margin",), 7)
+    page = str(origin_section(replace(usual, extensions=(extension,))))
+    assert page.index(usual.command.split(" --")[0]) < page.index("and on 2026-11-16 10:00, to add to it:")
+    assert "likewise compare --seeds 10 &lt;b&gt;" in page
 
 
 @pytest.mark.parametrize(

@@ -73,11 +73,10 @@ def time_section(results: ComparisonResults) -> Markup:
 
 
 def origin_section(results: ComparisonResults) -> Markup:
-    added = [
-        part
-        for extension in results.extensions
-        for part in (tag("p", {}, f"and on {extension.time[:16].replace('T', ' ')}, to add to it:"), command_line(extension.command))
-    ]
+    added: list[Markup] = []
+    for extension in results.extensions:
+        when = extension.time[:16].replace("T", " ")
+        added += [tag("p", {}, f"and on {when}, to add to it:"), command_line(extension.command)]
     return join([command_line(results.command), *added, table({"class": "facts"}, ("software", "version"), results.versions.items())])
 
 
