@@ -1,4 +1,4 @@
-"""The objective's door: what it is given is looked at, and what is wrong is named with what to do about it."""
+"""What an objective is given is looked at, and what is wrong is named with what to do about it."""
 
 from __future__ import annotations
 

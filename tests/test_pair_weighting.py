@@ -272,12 +272,12 @@ def test_weights_are_an_objectives(of: Callable[..., Tensor]) -> None:
             of(no_objective, batch(), LABELS)
 
 
-def test_faulty_batches_stop_at_the_door() -> None:
+def test_faulty_batches_are_refused_in_words() -> None:
     with pytest.raises(ValueError, match="every item needs one label"):
         likewise.pair_weights(likewise.objective("raw"), batch(), LABELS[:-1])
 
 
-# --- curves: the unified view's own formulas, written from the paper -----------------------------------------------------
+# Curves: the unified view's own formulas, written from the paper
 
 POSITIVES, NEGATIVES = (0.8, 0.5), (0.4, 0.1, -0.3)
 GRID = torch.linspace(-0.97, 0.97, 98, dtype=torch.float64)  # no value is on an edge of a step
