@@ -102,7 +102,9 @@ AUGMENTATIONS: dict[str, Augmentation] = {
     ),
     "centre227": Augmentation(227, "centre"),
     "centre224": Augmentation(224, "centre"),
+    "centre240": Augmentation(240, "centre"),
     "centre256": Augmentation(256, "centre"),
+    "centre260": Augmentation(260, "centre"),
     "enlarged352": Augmentation(352, "centre", cut=256),  # what a network was trained to see small, it finds more surely when larger
     "whole224": Augmentation(224, "whole"),  # squeezed: nothing is cut off
     "resized64": Augmentation(64, "resized", scale=(0.36, 1.0), mirror=0.5),  # small networks on small photographs

@@ -6,6 +6,7 @@ from likewise.models.embedding import embed_batches, embed_packed, tensor_inputs
 from likewise.models.heads import HEADS
 from likewise.models.network import Member, Network, NetworkSpec, make_network
 from likewise.models.pooling import POOLINGS
+from likewise.models.pretrained import WEIGHTS, PretrainedWeights, WeightsFile, find_weights, is_here
 from likewise.models.weight_files import load_weights
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "HEADS",
     "LEVELS",
     "POOLINGS",
+    "WEIGHTS",
     "Backbone",
     "Embedder",
     "Level",
@@ -20,10 +22,14 @@ __all__ = [
     "Network",
     "NetworkSpec",
     "Preprocessing",
+    "PretrainedWeights",
     "StagedBackbone",
+    "WeightsFile",
     "embed_batches",
     "embed_packed",
+    "find_weights",
     "freeze_batch_norm",
+    "is_here",
     "load_weights",
     "make_backbone",
     "make_network",

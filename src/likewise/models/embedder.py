@@ -13,7 +13,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from likewise.data.augmentation import Augmentation
+from likewise.checks import known_name
+from likewise.data.augmentation import AUGMENTATIONS, Augmentation
 from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features, Pixels
 from likewise.data.packed import PackedImages
@@ -23,6 +24,7 @@ from likewise.models.bundle import read_bundle, write_bundle
 from likewise.models.embedding import embed_batches, packed_inputs, tensor_inputs
 from likewise.models.images import Picture, packed_batches
 from likewise.models.network import Network, NetworkSpec, check_levels, make_network
+from likewise.models.pretrained import WEIGHTS, find_weights
 from likewise.models.weight_files import load_weights
 from likewise.progress import ProgressCallback
 
@@ -80,6 +82,20 @@ class Embedder:
         network = make_network(spec, seed=0)
         load_weights(network, bundle.weights)
         return cls(network.eval(), preprocessing, bundle.card, device)
+
+    @classmethod
+    def pretrained(cls, name: str, pooling: str | None = None, device: torch.device | str = "cpu") -> Self:
+        """The features of public weights as they are, without any training: a name of `likewise weights`, such as "efficientnet_lite0".
+
+        Images are prepared as the weights' authors prepare theirs for testing. pooling: "avg", "max", "avg+max", "gem"; None: the one
+        that the registry has for these weights.
+        """
+        weights = WEIGHTS[known_name("pretrained weights", name, WEIGHTS)]
+        file = find_weights(name)
+        spec = NetworkSpec(weights.backbone, pooling=weights.pooling if pooling is None else pooling, head="none")
+        network = make_network(spec, seed=0, weights=file.path).eval()
+        card = {"weights": name, "sha256": file.digest, "licence": weights.licence, "source": str(weights.source)}
+        return cls(network, Preprocessing(weights.side, AUGMENTATIONS[weights.augmentation]), card, device)
 
     def embed(
         self,

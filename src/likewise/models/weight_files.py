@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 SHOWN = 4  # names of each kind in a message
 PICKLED = (".pth", ".pt")
+ENDINGS = (".safetensors", *PICKLED)
 WRAPPERS = ("state_dict", "model")  # keys under which training scripts put the weights
 
 

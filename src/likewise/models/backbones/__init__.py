@@ -10,6 +10,7 @@ from likewise.checks import known_name
 from likewise.models.backbones.backbone import LEVELS, Backbone, Level, StagedBackbone, freeze_batch_norm
 from likewise.models.backbones.bn_inception import BNInception
 from likewise.models.backbones.convnet import ConvNet
+from likewise.models.backbones.efficientnet_lite import EfficientNetLite
 from likewise.models.backbones.resnet import EXPANSION, BasicBlock, Bottleneck, ResNet
 from likewise.models.backbones.timm_backbone import TimmBackbone
 from likewise.models.backbones.vectors import MLP, Identity
@@ -23,6 +24,9 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
     "resnet50": partial(ResNet, (3, 4, 6, 3), partial(Bottleneck, stride_on="conv2"), expansion=EXPANSION),
     "resnet50_v1": partial(ResNet, (3, 4, 6, 3), partial(Bottleneck, stride_on="conv1"), expansion=EXPANSION),
     "bn_inception": BNInception,
+    "efficientnet_lite0": partial(EfficientNetLite, width=1.0, depth=1.0),
+    "efficientnet_lite1": partial(EfficientNetLite, width=1.0, depth=1.1),
+    "efficientnet_lite2": partial(EfficientNetLite, width=1.1, depth=1.2),
     "convnet": ConvNet,
     "convnet_small": partial(ConvNet, (16, 16, 32, 64, 128)),  # a quarter of the work
     "mlp": MLP,

@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from likewise.data.augmentation import IMAGENET_MEAN, IMAGENET_STD
 from likewise.models.backbones.backbone import Level, StagedBackbone
+from likewise.models.backbones.pixel_scale import PixelScale
 
 FILE_MEAN_RGB = (128.0, 117.0, 104.0)  # what the public weights expect to be subtracted from values of 0 to 255
 
@@ -62,14 +62,10 @@ class BNInception(StagedBackbone):
     """
 
     classifier = ("last_linear.",)
-    scale: Tensor
-    shift: Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        std, mean = torch.tensor(IMAGENET_STD), torch.tensor(IMAGENET_MEAN)
-        self.register_buffer("scale", (255 * std).view(3, 1, 1), persistent=False)
-        self.register_buffer("shift", (255 * mean - torch.tensor(FILE_MEAN_RGB)).view(3, 1, 1), persistent=False)
+        self.pixel_scale = PixelScale(mean=FILE_MEAN_RGB, std=(1, 1, 1))
         self._add("conv1_7x7_s2", 3, 64, kernel=7, stride=2)
         self._add("conv2_3x3_reduce", 64, 64, kernel=1)
         self._add("conv2_3x3", 64, 192, kernel=3)
@@ -120,7 +116,7 @@ class BNInception(StagedBackbone):
         return torch.cat(branches, dim=1)
 
     def stem(self, inputs: Tensor) -> Tensor:
-        images = (inputs * self.scale + self.shift).flip(1)
+        images = self.pixel_scale(inputs).flip(1)
         features = self._apply_layers(images, "conv1_7x7_s2")
         features = nn.functional.max_pool2d(features, 3, stride=2, ceil_mode=True)
         features = self._apply_layers(features, "conv2_3x3_reduce", "conv2_3x3")
