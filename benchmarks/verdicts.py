@@ -180,6 +180,60 @@ def error_rates(rng: np.random.Generator, *, quick: bool) -> None:
         line(seeds, [f"{100 * min(own):.1f} to {100 * max(own):.1f}" for own in ranges])
 
 
+# name -> how likely a query of a class is found, (draws, classes), the mean of that, and how many queries the classes have
+Sizes = np.ndarray | int
+POPULATIONS: dict[str, Callable[[np.random.Generator, tuple[int, int]], tuple[np.ndarray, float, Sizes]]] = {
+    "mean 0.70, 20 queries a class": lambda rng, size: (rng.beta(7, 3, size), 0.7, 20),
+    "mean 0.96, 20 queries a class": lambda rng, size: (rng.beta(9.6, 0.4, size), 0.96, 20),
+    "mean 0.29, 200 queries a class": lambda rng, size: (rng.beta(2, 5, size), 2 / 7, 200),
+    "mean 0.07, 200 queries a class": lambda rng, size: (rng.beta(0.3, 4, size), 0.3 / 4.3, 200),
+    "mean 0.29, sizes vary by half": lambda rng, size: (rng.beta(2, 5, size), 2 / 7, 2 + rng.poisson(rng.lognormal(2.3, 0.5, size))),
+    "mean 0.70, sizes vary twofold": lambda rng, size: (rng.beta(7, 3, size), 0.7, 2 + rng.poisson(rng.lognormal(2.3, 0.8, size))),
+}
+
+
+def single_intervals(rng: np.random.Generator, *, quick: bool) -> None:
+    """What `likewise evaluate` says of one embedding, and the two bootstraps that it does not use."""
+    times, samples = (300, 200) if quick else (2000, 400)
+    print("\nThe interval of one embedding's score over classes covers the truth, in %: by percentiles of bootstrap samples / by")
+    print(f"bootstrap-t / as it is, and how wide, in points; {accuracy(times)}. Where all classes score the same there is none: covered.\n")
+    class_counts = (3, 5, 10, 20, 50)
+    head("scores of classes", [f"{count} classes" for count in class_counts])
+    for name, population in POPULATIONS.items():
+        row = []
+        for classes in class_counts:
+            chances, truth, sizes = population(rng, (times, classes))
+            counts = np.broadcast_to(sizes, chances.shape)
+            scores = rng.binomial(counts, chances) / counts
+            flat = np.ptp(scores, axis=1) == 0
+            inside, width = np.zeros(3), 0.0
+            for table, weights, is_flat in zip(scores, counts.astype(float), flat, strict=True):
+                low, high = of_means(measured([table[None]], weights)).limits(ALPHA)
+                ends_of = [*by_bootstrap(rng, table, weights, samples), (max(0.0, float(low[0])), min(1.0, float(high[0])))]
+                inside += [is_flat or low <= truth <= high for low, high in ends_of]
+                width += 0 if is_flat else ends_of[-1][1] - ends_of[-1][0]
+            covered = " / ".join(f"{100 * share:.0f}" for share in inside[:2] / times)
+            row.append(f"{covered} / {100 * inside[2] / times:.1f}, {100 * width / max(1, (~flat).sum()):.0f}")
+        line(name, row)
+
+
+def by_bootstrap(rng: np.random.Generator, scores: np.ndarray, sizes: np.ndarray, samples: int) -> list[tuple[float, float]]:
+    """Limits by percentiles, and by studentised samples (bootstrap-t)."""
+    drawn_classes = rng.integers(len(scores), size=(samples, len(scores)))
+    values, weights = scores[drawn_classes], sizes[drawn_classes]
+
+    def of(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        mean = (values * weights).sum(axis=-1) / weights.sum(axis=-1)
+        return mean, np.sqrt(((weights * (values - mean[..., None])) ** 2).sum(axis=-1)) / weights.sum(axis=-1)
+
+    (means, errors), (mean, error) = of(values, weights), of(scores, sizes)
+    known = errors > 0
+    t = np.where(known, (means - mean) / np.where(known, errors, 1), np.sign(means - mean) * 1e9)
+    low, high = np.quantile(means, [ALPHA / 2, 1 - ALPHA / 2])
+    least, most = np.quantile(t, [ALPHA / 2, 1 - ALPHA / 2])
+    return [(float(low), float(high)), (float(mean - most * error), float(mean - least * error))]
+
+
 def other_shapes(rng: np.random.Generator, *, quick: bool) -> None:
     print("\nOther shapes of noise, equal methods; seed noise as large as class noise unless said; columns: methods and seeds\n")
     times = 250 if quick else 2000
@@ -368,14 +422,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer draws, a part of the grid")
     parser.add_argument("--redraw", type=Path, metavar="FOLDER", help="draw the scores of a finished comparison again")
-    parser.add_argument("--only", choices=("errors", "shapes", "unequal", "power"), help="one table")
+    parser.add_argument("--only", choices=("errors", "intervals", "shapes", "unequal", "power"), help="one table")
     arguments = parser.parse_args()
     rng = np.random.default_rng(0)
     begun = time.process_time()
     if arguments.redraw:
         redrawn(rng, arguments.redraw, quick=arguments.quick)
     else:
-        tables = {"errors": error_rates, "shapes": other_shapes, "unequal": unequal_methods, "power": power}
+        tables = {"errors": error_rates, "intervals": single_intervals, "shapes": other_shapes, "unequal": unequal_methods, "power": power}
         for name, table in tables.items():
             if arguments.only in (None, name):
                 table(rng, quick=arguments.quick)

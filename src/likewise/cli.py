@@ -208,7 +208,7 @@ def evaluate(
     metrics: Annotated[str, typer.Option(help="Scores: R@K, RP, MAP@R, mAP, NMI, NMI_geometric, AMI.")] = "R@K,RP,MAP@R,mAP,NMI,AMI",
     metric: Annotated[MetricName, typer.Option(help="How items are compared; hamming for packed bits.")] = MetricName.cosine,
     intervals: Annotated[IntervalUnit, typer.Option(help="What the 95 % intervals are over.")] = IntervalUnit.class_,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of k-means and of the intervals.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of k-means.")] = 0,
     diagnose: Annotated[bool, typer.Option("--diagnose", help="Also distances, spectrum, hubs, failing classes and queries.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable to stdout, and nothing else.")] = False,
     embedding_name: Annotated[str | None, typer.Option(help="Array or column of the embeddings.")] = None,

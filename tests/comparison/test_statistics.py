@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from likewise.comparison.statistics import class_tables, estimates, judged, rank_test
+from likewise.comparison.statistics import estimates, judged, rank_test
 from likewise.evaluation.retrieval import PerQuery
 from likewise.evaluation.verdict import verdict
 
@@ -61,17 +61,6 @@ def test_two_data_sets_cannot_tell_ten_methods_apart() -> None:
     assert found.critical_difference == pytest.approx(9.58, abs=0.01)
     assert not found.can_tell
     assert rank_test(DEMSAR).can_tell
-
-
-def test_class_tables_weigh_to_the_mean_over_queries() -> None:
-    """Classes of 3, 1 and 2 matched queries; a query without a match counts nowhere, and its class is left out."""
-    scores = torch.tensor([0.1, 0.2, 0.9, 0.4, 0.0, 1.0, 0.5], dtype=torch.float64)
-    labels = torch.tensor([7, 7, 7, 2, 5, 9, 9])
-    matched = labels != 5
-    tables, weights = class_tables([PerQuery({"MAP@R": scores}, matched, labels)])
-    assert tables["MAP@R"].tolist() == [pytest.approx([0.4, 0.4, 0.75])]  # of classes 2, 7 and 9
-    assert weights.tolist() == [1, 3, 2]
-    assert float(tables["MAP@R"][0] @ weights / weights.sum()) == pytest.approx(float(scores[matched].mean()))
 
 
 def test_one_seed_leaves_the_interval_of_the_classes_and_says_so() -> None:

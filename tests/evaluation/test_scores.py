@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.evaluation import bootstrap, evaluate, pack_bits, per_query, score
+from likewise.evaluation import evaluate, mean_intervals, pack_bits, per_query, score
 from likewise.evaluation.clustering import clustering_scores
 from likewise.evaluation.embedding_file import EmbeddingFile
 from likewise.evaluation.scores import summarise
+from likewise.evaluation.uncertainty import few_in_words
 
 
 def clusters(num_classes=6, each=8):
@@ -73,9 +74,11 @@ def test_everything_the_scorer_gives_is_that_of_its_parts():
     queries = per_query(embeddings, labels, metrics=("R@K", "mAP"))
     expected = {name: values[queries.matched].mean().item() for name, values in queries.scores.items()}
     assert scores.means == {**expected, **clustering_scores(embeddings, labels, metrics=("AMI",), seed=3)}
-    assert scores.intervals == bootstrap(queries, unit="class", seed=3) != bootstrap(queries, unit="class", seed=0)
+    assert scores.intervals == mean_intervals([queries])
     assert (scores.num_unmatched, scores.left_out) == (1, ())
-    assert scores.notes == ("1 query has nothing of its class to find and is left out of the means",)
+    unmatched = "1 query has nothing of its class to find and is left out of the means"
+    assert scores.notes == (unmatched, few_in_words(6))
+    assert score(embeddings, labels, metrics=("R@K",)).notes == (unmatched,)
 
 
 def test_evaluate_and_summarise_are_the_scorer():

@@ -11,8 +11,8 @@ from scipy import stats
 
 from likewise.comparison.plan import DECIDING_SCORE
 from likewise.comparison.results import Estimate, MethodResult, Standing
-from likewise.evaluation.noise import Array, measured, of_means
 from likewise.evaluation.retrieval import PerQuery
+from likewise.evaluation.uncertainty import class_tables, mean_intervals
 from likewise.evaluation.verdict import Verdict, verdict
 
 LEVEL = 0.95
@@ -32,49 +32,28 @@ class RankTest:
         return self.critical_difference <= len(self.average_ranks) - 1
 
 
-def class_tables(runs: Sequence[PerQuery]) -> tuple[dict[str, Array], Array]:
-    """Mean score of every class and seed, (seeds, classes) by score, and how many queries each class has.
-
-    Weighed by these, the mean over classes is the mean over queries. Queries without a match, and classes of nothing else, are left out.
-    """
-    matched = runs[0].matched.cpu().numpy()
-    codes, sizes = np.unique(runs[0].labels.cpu().numpy()[matched], return_inverse=True, return_counts=True)[1:]
-    tables = {
-        name: np.stack([np.bincount(codes, weights=run.scores[name].cpu().numpy()[matched], minlength=len(sizes)) / sizes for run in runs])
-        for name in runs[0].scores
-    }
-    return tables, sizes.astype(np.float64)
-
-
 def estimates(scores: Sequence[Mapping[str, float]], per_query: Sequence[PerQuery]) -> dict[str, Estimate]:
     """Mean, deviation and 95 % interval of every score, from each seed's scores and each seed's queries.
 
-    Two things could have come out otherwise, the seed and the test classes: their variances are summed (see evaluation.noise). Cluster
+    Two things could have come out otherwise, the seed and the test classes: their variances are summed (evaluation.uncertainty). Cluster
     scores (NMI, AMI) belong to no query: theirs is t(S - 1) s / sqrt(S) over seeds. Where no noise is seen there is no interval.
     """
-    tables, weights = class_tables(per_query)
+    intervals = mean_intervals(per_query, level=LEVEL)
+    num_classes = len(class_tables(per_query)[1])
     estimated = {}
     for name in scores[0]:
         values = tuple(float(run[name]) for run in scores)
         mean = math.fsum(values) / len(values)
         deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
-        lacking = {"seeds"} if deviation is None else set()
-        if name in tables and np.isfinite(tables[name]).all():
-            low, high = (float(limit[0]) for limit in of_means(measured([tables[name]], weights)).limits(1 - LEVEL))
-            lacking |= {"classes"} if len(weights) == 1 else set()
-        else:
-            reach = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * deviation / math.sqrt(len(values)) if deviation else 0.0
-            low, high = mean - reach, mean + reach
-            lacking.add("classes")
-        known = low < high
-        estimated[name] = Estimate(
-            values,
-            mean,
-            deviation,
-            low=max(0.0, low) if known else None,
-            high=min(1.0, high) if known else None,
-            lacking=" and ".join(sorted(lacking, reverse=True)),
-        )
+        is_of_queries = name in per_query[0].scores
+        lacking = ["seeds"] * (deviation is None) + ["classes"] * (num_classes == 1 or not is_of_queries)
+        low = high = None
+        if name in intervals:
+            low, high = intervals[name].low, intervals[name].high
+        elif deviation and not is_of_queries:
+            reach = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * deviation / math.sqrt(len(values))
+            low, high = max(0.0, mean - reach), min(1.0, mean + reach)
+        estimated[name] = Estimate(values, mean, deviation, low, high, lacking=" and ".join(lacking))
     return estimated
 
 

@@ -6,16 +6,16 @@ from likewise.evaluation.kmeans import kmeans
 from likewise.evaluation.nearest import nearest
 from likewise.evaluation.retrieval import PerQuery, per_query
 from likewise.evaluation.scores import Scores, evaluate, score
-from likewise.evaluation.uncertainty import bootstrap, paired_test
+from likewise.evaluation.uncertainty import mean_intervals, paired_test
 
 __all__ = [
     "PerQuery",
     "Scores",
-    "bootstrap",
     "diagnose",
     "evaluate",
     "hamming_nearest",
     "kmeans",
+    "mean_intervals",
     "nearest",
     "pack_bits",
     "paired_test",

@@ -16,7 +16,7 @@ from likewise.evaluation.labels import Labels, class_codes
 from likewise.evaluation.metrics import CLUSTERING_METRICS, DEFAULT_METRICS, RETRIEVAL_METRICS, check_metrics
 from likewise.evaluation.retrieval import PerQuery, per_query
 from likewise.evaluation.similarity import Embeddings
-from likewise.evaluation.uncertainty import Interval, Unit, bootstrap
+from likewise.evaluation.uncertainty import Interval, Unit, intervals_in_doubt, mean_intervals
 from likewise.wording import count_of, listed
 
 KS = (1, 2, 4, 8)
@@ -30,6 +30,7 @@ class Scores:
     per_query: PerQuery | None  # None where no retrieval metric was asked for
     intervals: dict[str, Interval]  # of the retrieval means, where asked for
     left_out: tuple[str, ...]  # what was asked for and has no mean, in words
+    in_doubt: tuple[str, ...] = ()  # what the intervals cannot say, in words
 
     @property
     def num_unmatched(self) -> int | None:
@@ -40,9 +41,9 @@ class Scores:
     def notes(self) -> tuple[str, ...]:
         """All that a reader of the means should know."""
         if self.per_query is None or not self.num_unmatched or not self.per_query.matched.any():
-            return self.left_out
+            return (*self.left_out, *self.in_doubt)
         words = ("query has nothing of its class to find and is", "queries have nothing of their class to find and are")
-        return (*self.left_out, f"{count_of(self.num_unmatched, *words)} left out of the means")
+        return (*self.left_out, f"{count_of(self.num_unmatched, *words)} left out of the means", *self.in_doubt)
 
 
 def score(
@@ -65,7 +66,7 @@ def score(
 
     What cannot be asked of so few items is left out, with a note: a K larger than the gallery; clustering where every item is the only
     one of its class. If no query has anything of its class to find, or no metric is left, that is a ValueError, or, with
-    unscoreable="note", a note too. intervals: what the bootstrap draws, None for no intervals. `on_step` is told what is under way.
+    unscoreable="note", a note too. intervals: over what, None for no intervals. `on_step` is told what is under way.
     """
     check_metrics(metrics)
     say = on_step or (lambda _: None)
@@ -75,6 +76,7 @@ def score(
     means: dict[str, float] = {}
     bounds: dict[str, Interval] = {}
     left_out: list[str] = []
+    in_doubt: tuple[str, ...] = ()
     if retrieval:
         say("retrieval")
         queries = per_query(
@@ -90,8 +92,8 @@ def score(
         else:
             means |= {name: float(values[queries.matched].mean()) for name, values in queries.scores.items()}
             if intervals is not None and queries.scores:
-                say("intervals")
-                bounds = bootstrap(queries, unit=intervals, seed=seed)
+                bounds = mean_intervals([queries], unit=intervals)
+                in_doubt = intervals_in_doubt(queries, bounds, unit=intervals)
     if clustering:
         codes = class_codes(labels)[0]
         if len(torch.unique(codes)) == len(codes):
@@ -104,7 +106,7 @@ def score(
             means |= _clustering_means(embeddings, codes, clustering, metric, seed=seed, restarts=restarts, on_step=say)
     if not means and unscoreable == "error":
         raise ValueError(f"nothing can be scored: {'; '.join(left_out)}")
-    return Scores(means, queries, bounds, tuple(left_out))
+    return Scores(means, queries, bounds, tuple(left_out), in_doubt)
 
 
 def _clustering_means(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from likewise.comparison.results import Board, ComparisonResults, Estimate
 from likewise.comparison.statistics import LEVEL
+from likewise.evaluation.uncertainty import FEW, few_in_words
 from likewise.protocols import Protocol
 from likewise.wording import NONE, count_of, listed, ordinal, percent, seconds_in_words
 
@@ -107,6 +108,8 @@ def noise_in_words(board: Board) -> str:
         parts.append(f"Intervals of {listed(by_seeds)} hold the noise of seeds alone.")
     if without:
         parts.append(f"One seed leaves {listed(without)} without an interval.")
+    if board.verdict is not None and 1 < board.verdict.num_classes < FEW:
+        parts.append(f"{few_in_words(board.verdict.num_classes)}.")
     return " ".join(parts)
 
 
