@@ -72,7 +72,7 @@ def train(
     method: Annotated[str, typer.Argument(help="A name that `likewise methods` lists, or a .toml file.")],
     data: Annotated[str, typer.Argument(help="A folder of class folders, a table, a data set such as cub:/path, glyphs, vectors.npz.")],
     out: Annotated[Path, typer.Option(help="The run's folder.")],
-    protocol: Annotated[str, typer.Option(help="A name that `likewise protocols` lists, or a .toml file.")] = "quick",
+    protocol: Annotated[str | None, typer.Option(help="The conditions: see `likewise protocols`. Else what suits DATA.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Pretrained weights of the backbone: .safetensors or .pth.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="key=value of method or protocol, such as loss.margin=0.3.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of initial weights, batches and augmentation.")] = 0,

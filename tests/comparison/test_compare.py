@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from safetensors.torch import save_file
+import torch
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from likewise.cli import app
@@ -27,6 +28,7 @@ from likewise.protocols import Protocol
 from likewise.reports.sentences import conditions_in_words
 from likewise.training.feeds import Feed
 from likewise.training.fit import Fit, fit
+from likewise.training.train import train
 
 from .tiny import DATA, METHODS, openings_of, table_of, tiny_compare, tiny_protocol
 
@@ -59,6 +61,33 @@ def test_what_a_comparison_finds(finished: ComparisonResults) -> None:
     assert len(items.names) == len(items.labels) == 48
     assert len(np.unique(items.labels)) == 8
     assert finished.board("glyphs").best is not None
+
+
+def test_train_is_what_a_comparison_ends_with(tmp_path: Path) -> None:
+    """The same method, values and seed: the same network, bit for bit. No class is kept from `train` that `compare` trains on."""
+    results = tiny_compare(tmp_path / "out", seeds=2, keep_networks=True)
+    trained = [method for method in results.methods if not method.apart]
+    assert any(method.settings != method.defaults for method in trained)
+    for method in trained:
+        for seed in range(2):
+            out = tmp_path / f"{method.name} {seed}"
+            run = train(method.name, DATA, protocol=tiny_protocol(), settings=method.settings, seed=seed, out=out, device="cpu")
+            (network,) = (tmp_path / "out" / "networks").glob(f"glyphs-{method.name}-{seed}-*.safetensors")
+            expected, found = load_file(network), load_file(out / "embedder" / "model.safetensors")
+            assert found.keys() == expected.keys()
+            assert all(torch.equal(found[name], value) for name, value in expected.items())
+            assert run.scores == pytest.approx({name: method.scores[name].values[seed] for name in run.scores})
+
+
+def test_the_protocol_that_suits_the_data_is_the_same_for_train_and_compare(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(48, 6)).astype(np.float32)
+    data = Dataset("mine", Features(rows), np.arange(8).repeat(6), tuple("abcdefgh"))
+    settings = {"steps": 2, "batch": 8}
+    train("contrastive", data, settings=settings, out=tmp_path / "run", device="cpu")
+    trained = json.loads((tmp_path / "run" / "config.json").read_text())["protocol"]
+    results = tiny_compare(tmp_path / "out", methods=["contrastive"], data=data, protocol=None, settings=settings, trials=0, seeds=1)
+    assert trained == results.protocol
+    assert (trained["name"], trained["validation"]) == ("features", 0.0)
 
 
 def test_a_comparison_holds_its_verdicts(tmp_path: Path, finished: ComparisonResults) -> None:

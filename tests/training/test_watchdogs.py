@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from likewise.data.dataset import Dataset, Features
 from likewise.evaluation.diagnostics import diagnose, spectrum
 from likewise.training.loop import Listener, Row
+from likewise.training.train import train
 from likewise.training.watchdogs import PATIENCE, Diverged, collapse_warning, first_bad_tensor, plateau_warning
 
 from .tiny import PROTOCOL, method, pictures, training
@@ -134,6 +137,16 @@ def test_collapse_is_said_during_a_training() -> None:
     training(method("raw"), replace(PROTOCOL, validate_every=3), held_out=pictures(classes=4, seed=1)).run(healthy)
     assert healthy.warnings == []
     assert [row["step"] for row in healthy.rows if "MAP@R" in row] == [3, 6]
+
+
+def test_collapse_is_said_at_the_end_where_nothing_was_validated(tmp_path: Path) -> None:
+    """Features that hardly differ, and a rate too small to tell them apart."""
+    rows = 1 + 1e-7 * np.random.default_rng(0).normal(size=(48, 6))
+    data = Dataset("alike", Features(rows.astype(np.float32)), np.arange(8).repeat(6), tuple("abcdefgh"))
+    settings = {"backbone": "identity", "learning_rate": 1e-12}
+    (note,) = (note for note in train("raw", data, protocol=PROTOCOL, settings=settings, out=tmp_path / "run").notes if "collapsed" in note)
+    assert note.startswith("step 6: the embeddings have collapsed")
+    assert not any("collapsed" in note for note in train("raw", pictures(), protocol=PROTOCOL, out=tmp_path / "sound").notes)
 
 
 def test_collapse_by_effective_rank() -> None:

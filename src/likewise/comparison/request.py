@@ -15,13 +15,14 @@ from likewise.checks import known_name
 from likewise.comparison.plan import NO_METHOD, SWEEPABLE, UNTRAINED, Plan, Source
 from likewise.comparison.tuning import check_trials, draw_sets, tuning_folds
 from likewise.configuration import Choice, Uniform, divided, with_settings
-from likewise.data.dataset import Dataset, Features
+from likewise.data.dataset import Dataset
 from likewise.data.readers import read
 from likewise.data.splits import SPLIT_SEED, Fold, Split, split
 from likewise.environment import checked_device
 from likewise.files import file_digest
 from likewise.methods import METHODS, Method, load_method
-from likewise.protocols import PROTOCOLS, Equal, Protocol, Tune, load_protocol
+from likewise.protocols import Equal, Protocol, Tune, load_protocol
+from likewise.protocols.suited import suited_protocol
 from likewise.wording import listed
 
 # One or two of each of the papers' families, those that a first look should have.
@@ -160,14 +161,7 @@ def read_datasets(asked: DataAsked) -> tuple[dict[str, Dataset], dict[str, str]]
 
 def protocol_for(datasets: Mapping[str, Dataset]) -> str:
     """The protocol that suits the data where none is asked for."""
-    suited = set()
-    for dataset in datasets.values():
-        if isinstance(dataset.items, Features):
-            suited.add("features")
-        elif dataset.name == "glyphs":
-            suited.add("quick")
-        else:
-            suited.add(dataset.name if dataset.name in PROTOCOLS else "folder")
+    suited = {suited_protocol(dataset) for dataset in datasets.values()}
     if len(suited) > 1:
         raise ValueError(f"these data sets suit different protocols ({', '.join(sorted(suited))}): choose one for all with --protocol")
     return suited.pop()

@@ -56,7 +56,7 @@ class Protocol:
     precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"  # auto: bf16 on a GPU, fp32 on a CPU
     compile: bool | Literal["auto"] = "auto"  # the backbone; auto: on a GPU, and there as a CUDA graph
     # choosing and scoring
-    validation: float = 0.2  # share of the training classes held out to choose the best step; 0: the last step
+    validation: float = 0.0  # share of the training classes held out to choose the best step; 0: the last step, and all of them train
     validate_every: int = 100
     ks: tuple[int, ...] = (1, 2, 4, 8)
     metrics: tuple[str, ...] = DEFAULT_METRICS

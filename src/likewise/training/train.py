@@ -24,6 +24,7 @@ from likewise.models.embedder import Embedder
 from likewise.models.network import Network
 from likewise.progress import ProgressCallback
 from likewise.protocols import Protocol, load_protocol
+from likewise.protocols.suited import suited_protocol
 from likewise.training.devices import Devices
 from likewise.training.feeds import Feed, Int64s, make_feed, preprocessing_of
 from likewise.training.fit import fitted
@@ -31,8 +32,10 @@ from likewise.training.loop import Listener, Training
 from likewise.training.run_folder import RunFolder, TrainingResult, environment
 from likewise.training.run_writer import RunWriter
 from likewise.training.scoring import embed_feed, protocol_scores, vectors_to_score
+from likewise.training.watchdogs import collapse_warning
 
 PURPOSE = "final score of a training run"
+FEW = 20  # test items that are too few to tell whether embeddings have collapsed
 
 
 class TrainingStopped(Exception):
@@ -43,7 +46,7 @@ def train(
     method: str | Path | Method,
     data: str | Path | Dataset,
     *,
-    protocol: str | Path | Protocol = "quick",
+    protocol: str | Path | Protocol | None = None,
     out: str | Path,
     weights: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -57,6 +60,10 @@ def train(
 ) -> TrainingResult:
     """Trains a method on the training classes of a data set and scores it, once, on the test classes.
 
+    It is the training that a comparison ends with: the same method, values and seed give the same network, bit for bit on a CPU with as
+    many threads (a comparison's trainings have one each).
+
+    protocol          a name, a .toml file or a Protocol; None: the one that suits the data, as in a comparison
     settings          dotted names of the method or the protocol -> values: {"loss.margin": 0.3, "steps": 300}
     micro_batch       embeds so many items at a time, with the gradient of the whole batch (gradient caching)
     resume            goes on from the last checkpoint in `out`
@@ -64,8 +71,9 @@ def train(
     listener          is told of steps, losses, scores and warnings, and may stop the training
     on_progress       is told how many images are packed
     """
-    chosen, conditions = resolved(method, protocol, settings or {})
+    method = load_method(method)  # a name that is unknown is told before anything is read
     dataset = data if isinstance(data, Dataset) else read(data)
+    chosen, conditions = resolved(method, suited_protocol(dataset) if protocol is None else protocol, settings or {})
     folder = RunFolder(Path(out))
     weights_file = conditions.weights_file(weights)
     config = {
@@ -192,6 +200,7 @@ def _test_scores(dataset: Dataset, parts: Split, training: Training, occasion: O
         query_and_gallery=part.query_and_gallery(part.indices[test.indices]),
         unscoreable="note",  # a finished training is worth having, whatever its test items can tell
     )
+    collapsed = collapse_warning(embeddings, fit.best_step) if len(test) > FEW else None  # so few may well lie on a line
     return {
         "scores": scores.means,
         "best_step": fit.best_step,
@@ -202,7 +211,7 @@ def _test_scores(dataset: Dataset, parts: Split, training: Training, occasion: O
         "num_test_items": len(test),
         "look": look.as_json(),
         "record": asdict(seal),
-        "notes": [*notes, *feed_notes(test), *scores.notes, *look.notes],
+        "notes": [*notes, *feed_notes(test), *filter(None, [collapsed]), *scores.notes, *look.notes],
     }
 
 
