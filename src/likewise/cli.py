@@ -41,6 +41,11 @@ class IntervalUnit(StrEnum):
     none = "none"
 
 
+class TrainsOn(StrEnum):
+    held_out = "held-out"
+    all_train = "all-train"
+
+
 class PartOption(StrEnum):
     all = "all"
     test = "test"
@@ -75,6 +80,9 @@ def train(
     protocol: Annotated[str | None, typer.Option(help="The conditions: see `likewise protocols`. Else what suits DATA.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Pretrained weights of the backbone: .safetensors or .pth.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="key=value of method or protocol, such as loss.margin=0.3.")] = None,
+    split: Annotated[
+        TrainsOn, typer.Option(help="all-train: every class trains, for use at work, and there is no score.")
+    ] = TrainsOn.held_out,
     seed: Annotated[int, typer.Option(min=0, help="Of initial weights, batches and augmentation.")] = 0,
     batch: Annotated[int | None, typer.Option(min=2, help="Images a step, instead of the protocol's.")] = None,
     micro_batch: Annotated[int | None, typer.Option(min=1, help="Images in memory at a time; the gradient stays the batch's.")] = None,
@@ -97,6 +105,7 @@ def train(
                 out=out,
                 weights=weights,
                 settings=settings,
+                split=split.value,
                 seed=seed,
                 micro_batch=micro_batch,
                 resume=resume,

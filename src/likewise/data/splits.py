@@ -121,12 +121,17 @@ def split(dataset: Dataset, *, seed: int, test_share: float = 0.5, official: boo
     if len(classes) < 4:
         raise ValueError(
             f"{dataset.name} has {len(classes)} class{'es' if len(classes) != 1 else ''}: a class-disjoint split needs at least 4, "
-            "two to train on and two others to test on"
+            "two to train on and two others to test on (`likewise train --split all-train` trains on all of them, without a score)"
         )
     num_test = min(max(round(test_share * len(classes)), 2), len(classes) - 2)
     ordered = sorted(classes.tolist(), key=lambda label: _draw(fingerprint, seed, "split", label))
     train = np.flatnonzero(~np.isin(dataset.labels, ordered[:num_test]))
     return _split(dataset, train, fingerprint, seed=seed, official=False, record=record)
+
+
+def all_train(dataset: Dataset) -> Split:
+    """Every item trains and none is left to test on, whatever the data set's own parts: for a network that goes to work."""
+    return _split(dataset, np.arange(len(dataset)), dataset.fingerprint(), seed=SPLIT_SEED, official=False, record=None)
 
 
 def folds(dataset: Dataset, train_indices: Indices, *, k: int, seed: int) -> list[Fold]:

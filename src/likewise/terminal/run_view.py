@@ -16,7 +16,8 @@ def look_line(look: CountedLook) -> Text:
 
 
 def result_view(result: TrainingResult) -> RenderableType:
-    title = Text(f"test classes, scored once · step {result.best_step} · {result.seconds:.1f} s of training", style="italic")
+    scored = "test classes, scored once" if result.num_test_items else "trained on every class, no score"
+    title = Text(f"{scored} · step {result.best_step} · {result.seconds:.1f} s of training", style="italic")
     table = Table()
     for name in result.scores:
         table.add_column(name, justify="right")

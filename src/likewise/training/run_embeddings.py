@@ -48,8 +48,13 @@ def embeddings_to_score(
     if own is None:
         vectors, kept = _embedded(embedder, dataset, on_progress=on_progress, on_note=on_note)
         return EmbeddingFile(vectors, _names(dataset)[kept]), None
+    if not own.test.num_items and part in (None, "test"):
+        raise ValueError(
+            f"{run} was trained on every class of {dataset.name}, so that none of its items is a test item: give items of other classes, "
+            "or --split train for those that it was trained on"
+        )
     indices = own.train if part == "train" else np.arange(len(dataset))
-    if part != "train":
+    if part != "train" and own.test.num_items:
         occasion = _occasion(run, embedder)
         key = own.test.issue_key("likewise evaluate")
         opened = own.test.open(key, run=occasion.folder, purpose=PURPOSE, decided=occasion.decided, occasion=occasion)

@@ -6,7 +6,7 @@ test_openings.jsonl  every opening of the test classes
 log.csv           a row each few steps; tensorboard/ holds the same
 checkpoints/      last.ckpt and the one before
 embedder/         the trained network, for likewise.Embedder.load
-scores.json       of the test classes
+scores.json       of the test classes; none where every class was trained on
 environment.json  versions and the machine
 README.md         a card, with the exact command
 """
@@ -47,7 +47,10 @@ class TrainingResult:
     validation: dict[str, float] | None
     seconds: float
     notes: tuple[str, ...] = ()
-    look: CountedLook | None = None  # which look at these test classes it was; None: a run from before looks were counted
+    look: CountedLook | None = (
+        None  # which look at these test classes it was; None: none was taken, or a run from before looks were counted
+    )
+    num_test_items: int = 0  # 0: every class was trained on, and there is no score
 
 
 class RunFolder:
@@ -117,6 +120,7 @@ class RunFolder:
             seconds=content["seconds"],
             notes=tuple(content["notes"]),
             look=CountedLook.from_json(content["look"]) if "look" in content else None,
+            num_test_items=content["num_test_items"],
         )
 
     def end(self, config: dict[str, Any], content: dict[str, Any]) -> None:
@@ -171,9 +175,7 @@ def _card(config: dict[str, Any], content: dict[str, Any]) -> str:
         f"{method['summary'][:1].upper()}{method['summary'][1:]} ({method['paper']}). Protocol `{protocol['name']}`: {protocol['about']}.",
         "",
         *(_table(scores) if scores else ("No scores: see the notes.", "")),
-        f"Scores of {content['num_test_items']:,} items of test classes, opened once, after training (`test_openings.jsonl`): "
-        f"{CountedLook.from_json(content['look']).in_words}.",
-        "",
+        *_look(content),
         f"- step: {content['best_step']} of {protocol['steps']}"
         + (
             f", chosen on held-out training classes (MAP@R {validation['MAP@R']:.1%})"
@@ -193,6 +195,14 @@ def _card(config: dict[str, Any], content: dict[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _look(content: dict[str, Any]) -> list[str]:
+    """What was looked at for the scores."""
+    if not content["num_test_items"]:
+        return []
+    opened = f"Scores of {content['num_test_items']:,} items of test classes, opened once, after training (`test_openings.jsonl`)"
+    return [f"{opened}: {CountedLook.from_json(content['look']).in_words}.", ""]
 
 
 def _table(scores: dict[str, float]) -> list[str]:

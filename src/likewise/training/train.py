@@ -6,18 +6,21 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
+from torch import Tensor
 
+from likewise.checks import known_name
 from likewise.configuration import as_table, divided, with_settings
 from likewise.data.dataset import Dataset
 from likewise.data.ledger import Occasion
 from likewise.data.packed import left_out
 from likewise.data.readers import read
-from likewise.data.splits import SPLIT_SEED, Split, folds, split
+from likewise.data.splits import SPLIT_SEED, Split, all_train, folds
+from likewise.data.splits import split as drawn
 from likewise.files import file_digest
 from likewise.methods import Method, load_method
 from likewise.models.embedder import Embedder
@@ -35,7 +38,14 @@ from likewise.training.scoring import embed_feed, protocol_scores, vectors_to_sc
 from likewise.training.watchdogs import collapse_warning
 
 PURPOSE = "final score of a training run"
-FEW = 20  # test items that are too few to tell whether embeddings have collapsed
+FEW = 20  # items that are too few to tell whether embeddings have collapsed
+SAMPLE = 500  # training items that are looked at for a collapse where there are no test items
+
+Trains = Literal["held-out", "all-train"]  # which items train: all but the test items, or all
+NO_TEST = (
+    "every class was trained on, so none is left to test on and there is no score: what to expect of new classes, the same command "
+    "without --split all-train tells"
+)
 
 
 class TrainingStopped(Exception):
@@ -50,6 +60,7 @@ def train(
     out: str | Path,
     weights: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
+    split: Trains = "held-out",
     seed: int = 0,
     micro_batch: int | None = None,
     resume: bool = False,
@@ -65,6 +76,8 @@ def train(
 
     protocol          a name, a .toml file or a Protocol; None: the one that suits the data, as in a comparison
     settings          dotted names of the method or the protocol -> values: {"loss.margin": 0.3, "steps": 300}
+    split             "held-out": the data set's test items, or half of the classes, are kept for the score; "all-train": every class
+                      trains, for a network that goes to work, and there is no score
     micro_batch       embeds so many items at a time, with the gradient of the whole batch (gradient caching)
     resume            goes on from the last checkpoint in `out`
     checkpoint_every  steps between checkpoints; None: a minute between them
@@ -74,6 +87,8 @@ def train(
     method = load_method(method)  # a name that is unknown is told before anything is read
     dataset = data if isinstance(data, Dataset) else read(data)
     chosen, conditions = resolved(method, suited_protocol(dataset) if protocol is None else protocol, settings or {})
+    if known_name("split", split, get_args(Trains)) == "all-train":
+        conditions = without_validation(conditions, settings or {})
     folder = RunFolder(Path(out))
     weights_file = conditions.weights_file(weights)
     config = {
@@ -83,6 +98,7 @@ def train(
         "weights": None if weights_file is None else file_digest(weights_file),
         "seed": seed,
         "micro_batch": micro_batch,
+        "split": None if split == "held-out" else split,
     }
     devices = Devices(conditions, device=device)
     first = devices.rank == 0
@@ -90,7 +106,7 @@ def train(
         folder.check(config, resume=resume)
     if resume and folder.scores() is not None:
         return folder.result()
-    parts = split(dataset, seed=SPLIT_SEED, record=folder.openings)
+    parts = all_train(dataset) if split == "all-train" else drawn(dataset, seed=SPLIT_SEED, record=folder.openings)
     # what could not be scored in the end, or not be trained, is refused before images are packed
     preprocessing_of(conditions, dataset)
     held_out = held_out_items(dataset, parts, conditions)
@@ -135,6 +151,15 @@ def resolved(method: str | Path | Method, protocol: str | Path | Protocol, setti
     return with_settings(chosen, parts["method"]), with_settings(conditions, parts["protocol"])
 
 
+def without_validation(protocol: Protocol, settings: Mapping[str, Any]) -> Protocol:
+    """The protocol with no classes held out; a ValueError where the user asks for some."""
+    if settings.get("validation"):
+        raise ValueError(
+            f"validation={settings['validation']} with --split all-train: every class trains, so none can be held out; leave one out"
+        )
+    return replace(protocol, validation=0.0)
+
+
 def held_out_items(dataset: Dataset, parts: Split, protocol: Protocol) -> Int64s | None:
     """The numbers of the training items on whose classes the best step is chosen; None: the last step is taken."""
     if protocol.validation == 0:
@@ -170,21 +195,33 @@ def feed_notes(feed: Feed) -> tuple[str, ...]:
 def _finish(
     folder: RunFolder, dataset: Dataset, parts: Split, training: Training, config: dict[str, Any], notes: tuple[str, ...]
 ) -> TrainingResult:
-    """Saves the embedder, opens the test classes once and scores them; all on rank 0, which tells the others."""
+    """Saves the embedder, opens the test classes once, where there are any, and scores them; all on rank 0, which tells the others."""
     content: dict[str, Any] = {}
     if training.devices.rank == 0:
         preprocessing = preprocessing_of(training.protocol, dataset)
         occasion = Occasion("train", str(folder.path.resolve()), decided=decision(config, training.network))
-        card = {"config": config, "split": parts.to_json(), "occasion": asdict(occasion)}
+        card = {"config": config, "split": parts.to_json()} | ({"occasion": asdict(occasion)} if parts.test.num_items else {})
         Embedder(training.network, preprocessing, card=card, device=training.device).save(folder.embedder)
-        content = _test_scores(dataset, parts, training, occasion, notes)
+        scored = _test_scores(dataset, parts, training, occasion) if parts.test.num_items else _no_scores(training)
+        content = _facts(training) | scored | {"notes": [*notes, *scored["notes"]]}
         folder.end(config, content)
     return folder.result_of(training.devices.from_first(content))
 
 
-def _test_scores(dataset: Dataset, parts: Split, training: Training, occasion: Occasion, notes: tuple[str, ...]) -> dict[str, Any]:
-    """What `scores.json` holds."""
+def _facts(training: Training) -> dict[str, Any]:
+    """What `scores.json` holds of the training, beside the scores."""
     fit = fitted(training)
+    return {
+        "best_step": fit.best_step,
+        "validation": fit.validation,
+        "seconds": fit.seconds,
+        "peak_bytes": fit.peak_bytes,
+        "images_per_second": fit.rows[-1]["images_per_second"] if fit.rows else None,
+    }
+
+
+def _test_scores(dataset: Dataset, parts: Split, training: Training, occasion: Occasion) -> dict[str, Any]:
+    """What `scores.json` holds of the test classes, which are opened here."""
     protocol, network = training.protocol, training.network
     key = parts.test.issue_key("training run")
     part = parts.test.open(key, run=occasion.folder, purpose=PURPOSE, decided=occasion.decided, occasion=occasion)
@@ -200,19 +237,25 @@ def _test_scores(dataset: Dataset, parts: Split, training: Training, occasion: O
         query_and_gallery=part.query_and_gallery(part.indices[test.indices]),
         unscoreable="note",  # a finished training is worth having, whatever its test items can tell
     )
-    collapsed = collapse_warning(embeddings, fit.best_step) if len(test) > FEW else None  # so few may well lie on a line
     return {
         "scores": scores.means,
-        "best_step": fit.best_step,
-        "validation": fit.validation,
-        "seconds": fit.seconds,
-        "peak_bytes": fit.peak_bytes,
-        "images_per_second": fit.rows[-1]["images_per_second"] if fit.rows else None,
         "num_test_items": len(test),
         "look": look.as_json(),
         "record": asdict(seal),
-        "notes": [*notes, *feed_notes(test), *filter(None, [collapsed]), *scores.notes, *look.notes],
+        "notes": [*feed_notes(test), *_collapse_notes(embeddings, training), *scores.notes, *look.notes],
     }
+
+
+def _no_scores(training: Training) -> dict[str, Any]:
+    """What `scores.json` holds where every class was trained on: nothing is opened, and no look is counted."""
+    chosen = np.unique(np.linspace(0, len(training.feed) - 1, SAMPLE).astype(np.int64))
+    embeddings = embed_feed(training.network, training.feed.subset(chosen), training.protocol, device=training.device)
+    return {"scores": {}, "num_test_items": 0, "notes": [NO_TEST, *_collapse_notes(embeddings, training)]}
+
+
+def _collapse_notes(embeddings: Tensor, training: Training) -> list[str]:
+    collapsed = collapse_warning(embeddings, fitted(training).best_step) if len(embeddings) > FEW else None
+    return [] if collapsed is None else [collapsed]
 
 
 def decision(config: dict[str, Any], network: Network) -> str:
