@@ -1,7 +1,7 @@
 """How often the verdict errs, how well its intervals cover, and what it finds: simulated, with the error of the simulation beside it.
 
     python benchmarks/verdicts.py                       # all tables, a few minutes on one core
-    python benchmarks/verdicts.py --quick               # a tenth of the draws and a third of the grid, under a minute
+    python benchmarks/verdicts.py --quick               # a tenth of the draws and a third of the grid, a minute
     python benchmarks/verdicts.py --redraw FOLDER       # the scores of a finished comparison, drawn again
 
 A cell says how often any of truly equal methods was called behind, in %. Noise is normal unless a table says otherwise; seed noise and
@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from likewise.evaluation.noise import Noise, measured, of_differences, of_means
-from likewise.evaluation.verdict import detectable
+from likewise.evaluation.verdict import detectable, level_at
 
 ALPHA = 0.05
 METHODS = {2: 4000, 10: 2000, 35: 1000}  # and how often each cell is drawn
@@ -334,6 +334,51 @@ def power(rng: np.random.Generator, *, quick: bool) -> None:
         line(num_methods, [*row, f"{np.median(guesses) / np.sqrt(2 + 2 * 3 / 10):.1f}"])
 
 
+# What is there at each look: the number of methods and of seeds
+LOOKS: dict[str, list[tuple[int, int]]] = {
+    "10 methods, 3 seeds, then 10": [(10, 3), (10, 10)],
+    "10 methods, 2, 3, 5, 10, then 20 seeds": [(10, seeds) for seeds in (2, 3, 5, 10, 20)],
+    "2 methods, a seed at a time from 2 to 20": [(2, seeds) for seeds in range(2, 21)],
+    "3 seeds, a method at a time from 2 to 10": [(methods, 3) for methods in range(2, 11)],
+    "a seed and a method in turn, 2 to 10": [step for k in range(2, 10) for step in ((k, k), (k, k + 1))],
+}
+Spending = Callable[[int], float]
+SPENDINGS: dict[str, Spending] = {
+    "5 % at every look": lambda look: ALPHA,
+    "5 % / k": lambda look: ALPHA / look,
+    "as it is": lambda look: 1 - level_at(look),
+}
+
+
+def many_looks(rng: np.random.Generator, *, quick: bool) -> None:
+    """Equal methods; seeds and methods are added and the verdict asked again, on the same test classes."""
+    times, chunk = (300, 100) if quick else (4000, 100)
+    print("\nAny of equal methods called behind at the first look, and at any later one, in %; the greatest of seed noise 0, 0.5, 1 and 2")
+    print(f"times class noise (at three seeds) and of 10 and 50 classes; {accuracy(times)}\n")
+    head("looks", ["first look", *(f"later looks, {name}" for name in SPENDINGS)])
+    for name, looks in LOOKS.items():
+        num_methods, num_seeds = max(methods for methods, _ in looks), max(seeds for _, seeds in looks)
+        worst = np.zeros(1 + len(SPENDINGS))
+        for classes in (10, 50):
+            for ratio in RATIOS:
+                first, later = 0, np.zeros(len(SPENDINGS))
+                for _ in range(0, times, chunk):
+                    scores = normal(rng, (chunk, num_methods, 1, classes)) * np.sqrt(classes)
+                    scores = scores + normal(rng, (chunk, num_methods, num_seeds, 1)) * np.sqrt(3) * ratio
+                    any_later = np.zeros((len(SPENDINGS), chunk), dtype=bool)
+                    for look, (methods, seeds) in enumerate(looks, start=1):
+                        noise = measured([scores[:, m, :seeds] for m in range(methods)])
+                        spread_of_all = of_differences(noise, noise.means.argmax(axis=-1))
+                        wrong = [(spread_of_all.limits(spent(look))[1] < -1e-12).any(axis=-1) for spent in SPENDINGS.values()]
+                        if look == 1:
+                            first += int(wrong[0].sum())
+                        else:
+                            any_later |= np.stack(wrong)
+                    later += any_later.sum(axis=1)
+                worst = np.maximum(worst, np.array([first, *later]) / times)
+        line(name, [f"{100 * chance:.1f}" for chance in worst])
+
+
 def single(noise: Noise, index: int) -> Noise:
     return replace(noise, **{name: getattr(noise, name)[index] for name in ("means", "pulls", "seed_variance", "interaction")})
 
@@ -422,14 +467,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer draws, a part of the grid")
     parser.add_argument("--redraw", type=Path, metavar="FOLDER", help="draw the scores of a finished comparison again")
-    parser.add_argument("--only", choices=("errors", "intervals", "shapes", "unequal", "power"), help="one table")
+    parser.add_argument("--only", choices=("errors", "intervals", "shapes", "unequal", "looks", "power"), help="one table")
     arguments = parser.parse_args()
     rng = np.random.default_rng(0)
     begun = time.process_time()
     if arguments.redraw:
         redrawn(rng, arguments.redraw, quick=arguments.quick)
     else:
-        tables = {"errors": error_rates, "intervals": single_intervals, "shapes": other_shapes, "unequal": unequal_methods, "power": power}
+        tables = {
+            "errors": error_rates,
+            "intervals": single_intervals,
+            "shapes": other_shapes,
+            "unequal": unequal_methods,
+            "looks": many_looks,
+            "power": power,
+        }
         for name, table in tables.items():
             if arguments.only in (None, name):
                 table(rng, quick=arguments.quick)

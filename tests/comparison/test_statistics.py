@@ -173,11 +173,11 @@ def test_what_does_not_matter_is_equal_for_all_purposes() -> None:
     assert [method.standing for method in judged(methods, runs, indifferent=1e-4)[0]] == ["leads", "within noise", "behind"]
 
 
-def test_a_higher_level_tells_less() -> None:
+def test_a_later_look_tells_less() -> None:
     runs = drawn_runs({"best": 0.0, "other": -0.03})
     methods = [result(name, 0.5) for name in runs]
     assert judged(methods, runs)[0][1].standing == "behind"
-    assert judged(methods, runs, level=1 - 0.05 / 1000)[0][1].standing == "within noise"
+    assert judged(methods, runs, look=32)[0][1].standing == "within noise"
 
 
 def test_a_training_that_came_to_nothing_is_not_judged() -> None:

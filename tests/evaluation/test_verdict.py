@@ -9,7 +9,7 @@ import torch
 from scipy import optimize, stats
 
 from likewise.evaluation.noise import Spread, measured, moderated, of_differences, of_means
-from likewise.evaluation.verdict import Verdict, chances_of_being_best, verdict
+from likewise.evaluation.verdict import Verdict, chances_of_being_best, level_at, verdict
 
 
 def simulated(
@@ -435,10 +435,26 @@ def test_two_seeds_say_how_many_it_takes() -> None:
     result = verdict(named(scores))
     assert result.undecided is not None
     assert result.undecided.startswith("2 seeds a method say too little of how much seeds differ: among 10 methods they tell a lead of ")
-    assert f"5 would tell {100 * result.detectable(5):.1f} points and 10 {100 * result.detectable(10):.1f} points" in result.undecided
+    again = result.next_look  # the seeds that are added are judged at the level of another look
+    assert f"5 would tell {100 * again.detectable(5):.1f} points and 10 {100 * again.detectable(10):.1f} points" in result.undecided
     percentages = verdict(named(100 * scores)).undecided
     assert percentages is not None
     assert "points" not in percentages
+
+
+def test_later_looks_share_one_chance_of_error() -> None:
+    chances = [1 - level_at(look) for look in range(1, 2000)]
+    assert chances[:4] == pytest.approx([0.05, 0.05 / 2, 0.05 / 6, 0.05 / 12])
+    assert sum(chances[1:]) == pytest.approx(0.05, rel=1e-3)
+    assert sum(chances[1:]) < 0.05
+    scores = named(simulated(np.random.default_rng(1), methods=3, seeds=3, by_seed=0.01))
+    second = verdict(scores, look=2)
+    assert second == dataclasses.replace(verdict(scores, level=0.975), look=2)
+    assert (verdict(scores).next_look.level, second.next_look.level) == pytest.approx((0.975, 1 - 0.05 / 6))
+    assert second.next_look.detectable(5) > second.detectable(5)
+    for look in (0, 1.5, True):
+        with pytest.raises(ValueError, match=f"look must be a whole number from 1 on, got {look}"):
+            verdict(scores, look=look)  # type: ignore[arg-type]
 
 
 def test_few_classes_say_so() -> None:

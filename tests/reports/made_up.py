@@ -43,7 +43,7 @@ def made_up(
     images: int = 10,
     more: int = 0,
     indifferent: float | None = None,
-    level: float = 0.95,
+    look: int = 1,
 ) -> ComparisonResults:
     """The given methods and one apart on each data set; `more` adds as many further methods."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def made_up(
                 rows.append(_result(name, title, dataset, apart, point, dim, seeds, path, num_trials if number < 3 else 0, random))
                 runs[name] = seeds
         for place, (rows, runs) in at_points.items():
-            with_verdict, verdict = judged(rows, runs, level=level, indifferent=indifferent)
+            with_verdict, verdict = judged(rows, runs, look=look, indifferent=indifferent)
             methods += with_verdict
             assert verdict is not None
             verdicts[dataset, place] = verdict

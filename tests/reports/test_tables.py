@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from likewise.comparison.gather import level_of
+from likewise.comparison.gather import look_number
 from likewise.comparison.plan import Extension
 from likewise.comparison.results import ComparisonResults
 from likewise.data.ledger import CountedLook, Look
@@ -153,21 +153,24 @@ def test_the_headline_says_who_leads_who_is_within_noise_and_who_is_behind(usual
     assert board.verdict.behind == ("proxy_nca", "lifted")
     words = "RAW + VTHM leads on glyphs: MAP@R 93.03 (87.5 to 98.2). Within noise of it: Ranked list. The other 2 methods are behind."
     assert headline(board) == words
-    told, more = (f"{100 * board.verdict.detectable(seeds):.1f} points" for seeds in (3, 10))
-    assert power_in_words(board).startswith(f"At this noise 3 seeds a method tell a lead of {told}; 10 would tell {more}.")
+    told, more = (f"{100 * lead:.1f} points" for lead in (board.verdict.detectable(3), board.verdict.next_look.detectable(10)))
+    assert power_in_words(board).startswith(
+        f"At this noise 3 seeds a method tell a lead of {told}; 10 would tell {more} at the second look."
+    )
     alone = replace(board, equal=(board.equal[0], *board.equal[2:]))
     assert headline(alone).endswith("Every other method is behind it.")
 
 
 def test_a_second_look_of_a_comparison_is_judged_at_a_higher_level(tmp_path: Path) -> None:
-    board = made_up(tmp_path, level=1 - 0.05 / 2).board("glyphs")
+    board = made_up(tmp_path, look=3).board("glyphs")
     assert board.verdict is not None
-    assert headline(board).endswith("Judged at 97.5 %, as it is the second look of this comparison.")
+    says = "Judged at 99.17 %, as it is the third look of this comparison: all looks after the first together err at most 5 times in 100."
+    assert headline(board).endswith(says)
     before = Look(1, "2026-11-16T10:00:00+00:00", "compare", "/runs/x", "", "glyphs", "a", 8, "x", "scores")
     elsewhere = replace(before, number=2, folder="/runs/y")
-    assert level_of(CountedLook(before), 1) == 0.95
-    assert level_of(CountedLook(replace(before, number=3), (before, elsewhere)), 1) == pytest.approx(0.975)
-    assert level_of(CountedLook(before), 5) == pytest.approx(0.99)  # the ledger was lost
+    assert look_number(CountedLook(before), 1) == 1
+    assert look_number(CountedLook(replace(before, number=3), (before, elsewhere)), 1) == 2
+    assert look_number(CountedLook(before), 5) == 5  # the ledger was lost
 
 
 def test_one_seed_gives_the_sentence_instead_of_a_verdict(tmp_path: Path) -> None:
@@ -218,8 +221,8 @@ def test_what_was_added_is_told_with_its_command(usual: ComparisonResults) -> No
         ("", "likewise.compare(..., seeds=10, out='/runs/x y')"),
     ],
 )
-def test_the_command_that_adds_seeds(usual: ComparisonResults, command: str, expected: str) -> None:
-    results = replace(usual, command=command)
+def test_the_command_that_adds_seeds(tmp_path: Path, command: str, expected: str) -> None:
+    results = replace(made_up(tmp_path, num_seeds=2), command=command, folder=Path("/runs/x y"))
     assert command_to_go_on(results, results.board("glyphs")) == expected
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from likewise.comparison.folder import EMBEDDINGS, ITEMS, OPENINGS
 from likewise.comparison.plan import DECIDING_SCORE, Claim, Piece, Plan, Progress, why_apart
 from likewise.comparison.results import ComparisonResults, Curve, MethodResult, TestItems, Trial, point_in_words
-from likewise.comparison.statistics import LEVEL, estimates, judged, rank_test
+from likewise.comparison.statistics import estimates, judged, rank_test
 from likewise.comparison.store import PieceResult, Store
 from likewise.comparison.tuning import trial_score, trial_state
 from likewise.comparison.workshop import SCORING, Context
@@ -58,8 +58,9 @@ class Gatherer:
         methods: list[MethodResult] = []
         verdicts: dict[tuple[str, str], Verdict] = {}
         for source in plan.data:
-            level = level_of(looks[source.name], plan.num_looks)
-            at_points = {point: self._at_point(source.name, point, level) for point in plan.points}
+            at_points = {
+                point: self._at_point(source.name, point, look_number(looks[source.name], plan.num_looks)) for point in plan.points
+            }
             sweeps = [{}, *({name: value} for name, values in plan.sweeps.items() for value in values)]
             for sweep in sweeps:
                 found, verdict = at_points[plan.canonical(point_in_words(sweep))]
@@ -135,14 +136,14 @@ class Gatherer:
         self.notes += [f"{data}: {note}" for note in look.notes]
         return max((found for found in (self._looks.get(data), look) if found is not None), key=lambda found: found.number)
 
-    def _at_point(self, data: str, point: str, level: float) -> tuple[list[MethodResult], Verdict | None]:
+    def _at_point(self, data: str, point: str, look: int) -> tuple[list[MethodResult], Verdict | None]:
         """Every method that could be scored, the verdict among those under equal conditions."""
         results: list[MethodResult] = []
         queries: dict[str, list[PerQuery]] = {}
         for method in self.plan.methods:
             if self.plan.is_at(method, point) and (result := self._method(method, data, point, queries)) is not None:
                 results.append(result)
-        return judged(results, queries, level=level, indifferent=self.indifferent)
+        return judged(results, queries, look=look, indifferent=self.indifferent)
 
     def _method(self, method: Method, data: str, point: str, queries: dict[str, list[PerQuery]]) -> MethodResult | None:
         trainings: list[PieceResult] = []
@@ -274,12 +275,12 @@ class Gatherer:
         return ranks.average_ranks, ranks.critical_difference
 
 
-def level_of(look: CountedLook, num_looks: int) -> float:
-    """At the k-th look of one comparison at its test classes the chance of an error is divided by k: who looks often finds something.
+def look_number(look: CountedLook, num_looks: int) -> int:
+    """The how many-th look of this comparison at its test classes: who looks often finds something, so the verdict counts them.
 
     The user's ledger counts them, and the plan does: a ledger can be lost, or be another user's.
     """
-    return 1 - (1 - LEVEL) / max(look.number_in_folder, num_looks)
+    return max(look.number_in_folder, num_looks)
 
 
 def _curve(seed: int, rows: list[dict[str, float]]) -> Curve:

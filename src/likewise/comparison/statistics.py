@@ -58,18 +58,18 @@ def estimates(scores: Sequence[Mapping[str, float]], per_query: Sequence[PerQuer
 
 
 def judged(
-    results: Sequence[MethodResult], runs: Mapping[str, Sequence[PerQuery]], *, level: float = LEVEL, indifferent: float | None = None
+    results: Sequence[MethodResult], runs: Mapping[str, Sequence[PerQuery]], *, look: int = 1, indifferent: float | None = None
 ) -> tuple[list[MethodResult], Verdict | None]:
     """The methods with what the verdict by MAP@R says of each, and the verdict: among those under equal conditions that came to something.
 
-    `runs` are the queries of each method, one entry a seed.
+    `runs` are the queries of each method, one entry a seed; `look` says the how many-th look at the test classes this is.
     """
     tables = {result.name: class_tables(runs[result.name]) for result in results if not result.apart}
     sound = {name: by_score[DECIDING_SCORE] for name, (by_score, _) in tables.items() if np.isfinite(by_score[DECIDING_SCORE]).all()}
     if not sound:
         return list(results), None
     weights = tables[next(iter(sound))][1]
-    found = verdict(sound, level=level, indifferent=indifferent, weights=weights)
+    found = verdict(sound, level=LEVEL, look=look, indifferent=indifferent, weights=weights)
     return [_beside_the_best(result, found) if result.name in sound else result for result in results], found
 
 

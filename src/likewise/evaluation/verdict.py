@@ -4,6 +4,7 @@
     verdict.best, verdict.within_noise, verdict.behind
 
 Of methods that are truly equal, any is called behind in at most one comparison of twenty (level 0.95): benchmarks/verdicts.py shows it.
+Whoever adds seeds or methods and asks again says so (look=2), and all later looks together err in at most one of twenty: see `level_at`.
 The noise that stands behind every figure is in `noise`.
 """
 
@@ -40,7 +41,7 @@ class Verdict:
     "classes" (one class) or "seeds and classes". Nothing is called behind or equivalent on such intervals.
     """
 
-    level: float
+    level: float  # of this look: see level_at
     best: str
     within_noise: tuple[str, ...]  # these data do not tell them from the best
     behind: tuple[str, ...]
@@ -55,6 +56,7 @@ class Verdict:
     lacking: dict[str, str]
     num_seeds: dict[str, int]
     num_classes: int
+    look: int
     _noise: Noise = field(repr=False, compare=False)
 
     def detectable(self, seeds: int) -> float:
@@ -67,6 +69,12 @@ class Verdict:
         if len(self.means) == 1 or self.lacking:
             return float("nan")
         return detectable(self._noise, int(seeds), 1 - self.level)
+
+    @property
+    def next_look(self) -> Verdict:
+        """The same at the level of the next look, which is what more seeds would be judged at."""
+        alpha = (1 - self.level) * _divisor(self.look) / _divisor(self.look + 1)
+        return replace(self, level=1 - alpha, look=self.look + 1)
 
     def seeds_to_tell(self, lead: float) -> int | None:
         """The fewest seeds that would tell such a lead; None where no number up to 100 does, which leaves more test classes."""
@@ -81,6 +89,7 @@ def verdict(
     scores: Mapping[str, Any],
     *,
     level: float = 0.95,
+    look: int = 1,
     indifferent: float | None = None,
     weights: Any = None,
     seedless: Collection[str] = (),
@@ -89,10 +98,14 @@ def verdict(
 
     The classes are the same for all and in the same order; the number of seeds may differ. `weights` (classes,) makes the mean a weighted
     one: with each class's number of queries it is the mean over queries. `seedless` names methods that no seed changes (an untrained
-    network, a closed form): their one row is all there is. `indifferent` is a difference in score that would not matter to you.
+    network, a closed form): their one row is all there is. `indifferent` is a difference in score that would not matter to you. `look`: the
+    how many-th verdict it is on these test classes, as seeds or methods were added; later looks are judged at a higher level (level_at).
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level}; 0.95 means 95 %")
+    if isinstance(look, bool) or not isinstance(look, int | np.integer) or look < 1:
+        raise ValueError(f"look must be a whole number from 1 on, got {look!r}: 1 for the first verdict on these test classes")
+    level = level_at(int(look), level)
     if indifferent is not None and not indifferent > 0:
         raise ValueError(f"indifferent must be above 0, got {indifferent}: a difference in score that would not matter, such as 0.01")
     tables, class_weights = _checked(scores, weights)
@@ -141,10 +154,24 @@ def verdict(
         lacking=lacking,
         num_seeds={name: len(tables[name]) for name in names},
         num_classes=num_classes,
+        look=int(look),
         _noise=noise,
     )
     bounded = all(table.min() >= 0 and table.max() <= 1 for table in tables.values())
     return replace(result, undecided=_undecided(result, to_best, in_points=bounded))
+
+
+def level_at(look: int, level: float = 0.95) -> float:
+    """The level of the k-th look at the same test classes: 1 - alpha at the first, 1 - alpha / (k (k - 1)) at each later one.
+
+    The later ones' chances sum to alpha, 1/2 + 1/6 + 1/12 + ... = 1, however many there are. So a first look errs in at most alpha of
+    comparisons, as if there were no other, and all later looks together in at most alpha.
+    """
+    return 1 - (1 - level) / _divisor(look)
+
+
+def _divisor(look: int) -> int:
+    return max(1, look * (look - 1))
 
 
 def detectable(noise: Noise, seeds: int, alpha: float) -> float:
@@ -217,10 +244,11 @@ def _undecided(result: Verdict, to_best: Spread, *, in_points: bool) -> str | No
     seeds = min(count for count, freedom in zip(result.num_seeds.values(), result._noise.seed_freedom, strict=True) if np.isfinite(freedom))
     more, many = (5, 10) if seeds < 5 else (2 * seeds, 4 * seeds)
     lead = -float(to_best.value[1])
-    takes = result.seeds_to_tell(lead) if lead > 0 else None
+    again = result.next_look
+    takes = again.seeds_to_tell(lead) if lead > 0 else None
     return (
         f"{count_of(seeds, 'seed', 'seeds')} a method say too little of how much seeds differ: {among} they tell a lead of "
-        f"{words(told)}, {more} would tell {words(result.detectable(more))} and {many} {words(result.detectable(many))}. "
+        f"{words(told)}, {more} would tell {words(again.detectable(more))} and {many} {words(again.detectable(many))}. "
     ) + (
         f"The lead seen here, {words(lead)}, would take about {takes} seeds."
         if takes

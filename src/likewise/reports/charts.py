@@ -99,7 +99,14 @@ def power_chart(board: Board) -> list[Chart]:
     if not board.names_winner or verdict is None or not math.isfinite(verdict.detectable(SEEDS[0])):
         return []
     label = f"lead that is told from noise four times in five on {board.dataset}, against the number of seeds"
-    return [Chart("What seeds tell apart", lambda axis: draw_power(axis, verdict), label, "a lead found four times in five, at this noise")]
+    return [
+        Chart(
+            "What seeds tell apart",
+            lambda axis: draw_power(axis, verdict),
+            label,
+            "a lead found four times in five, at this noise",
+        )
+    ]
 
 
 def leaderboard_chart(board: Board, lines: Lines) -> list[Chart]:

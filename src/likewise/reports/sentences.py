@@ -46,9 +46,9 @@ def headline(board: Board) -> str:
         parts.append("Every other method is behind it." if len(behind) > 1 else f"{behind[0]} is behind it.")
     elif behind:
         parts.append(f"The other {count_of(len(behind), 'method is', 'methods are')} behind.")
-    if verdict.level > LEVEL + 1e-9:
-        look = ordinal(round((1 - LEVEL) / (1 - verdict.level)))
-        parts.append(f"Judged at {100 * verdict.level:.4g} %, as it is the {look} look of this comparison.")
+    if verdict.look > 1:
+        judged = f"Judged at {100 * verdict.level:.4g} %, as it is the {ordinal(verdict.look)} look of this comparison"
+        parts.append(f"{judged}: all looks after the first together err at most {100 * (1 - LEVEL):.2g} times in 100.")
     return " ".join(parts)
 
 
@@ -57,18 +57,18 @@ def power_in_words(board: Board) -> str:
     verdict = board.verdict
     if not board.names_winner or verdict is None or verdict.undecided or verdict.lacking or len(verdict.means) == 1:
         return ""
-    seeds = min(verdict.num_seeds.values())
+    seeds, again = min(verdict.num_seeds.values()), verdict.next_look
     more = more_seeds(seeds)
     says = (
         f"At this noise {count_of(seeds, 'seed', 'seeds')} a method tell a lead of {points(verdict.detectable(seeds))}; "
-        f"{more} would tell {points(verdict.detectable(more))}."
+        f"{more} would tell {points(again.detectable(more))} at the {ordinal(again.look)} look."
     )
     near = [name for name in verdict.within_noise if name not in verdict.equivalent]
     lead = verdict.means[verdict.best] - verdict.means[near[0]] if near else 0.0
     if lead <= 0:
         return says
     title = next(method.title for method in board.equal if method.name == near[0])
-    takes = verdict.seeds_to_tell(lead)
+    takes = again.seeds_to_tell(lead)
     if takes is None:
         classes = count_of(verdict.num_classes, "test class", "test classes")
         return f"{says} The lead over {title}, {points(lead)}, is too small for any number of seeds on these {classes}."
@@ -82,7 +82,7 @@ def command_to_go_on(results: ComparisonResults, board: Board) -> str:
         return ""
     seeds = min(verdict.num_seeds.values())
     more = more_seeds(seeds)
-    if "seeds" not in " ".join(verdict.lacking.values()) and not verdict.detectable(more) < HELPS * verdict.detectable(seeds):
+    if "seeds" not in " ".join(verdict.lacking.values()) and not verdict.next_look.detectable(more) < HELPS * verdict.detectable(seeds):
         return ""  # the classes are what is few
     words = shlex.split(results.command) if results.command else []
     if len(words) < 2 or words[1] != "compare" or "likewise" not in Path(words[0]).parts[-2:]:
