@@ -48,6 +48,7 @@ PUBLIC = (
     "pair_weights",
     "train",
     "verdict",
+    "whiten",
 )
 
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from likewise.losses import LOSSES
     from likewise.mining import MINERS
     from likewise.models.embedder import Embedder
+    from likewise.models.whitening import whiten
     from likewise.objectives import Objective, objective
     from likewise.pair_weighting import DesignedByWeights, pair_weights
     from likewise.reports.comparison_report import compare
@@ -30,6 +31,7 @@ __all__ = [
     "pair_weights",
     "train",
     "verdict",
+    "whiten",
 ]
 
 # Each name is imported when it is first asked for: `likewise --help` does not wait for torch. No module of this package may have the name
@@ -47,6 +49,7 @@ _WHERE = {
     "pair_weights": "likewise.pair_weighting",
     "train": "likewise.training.train",
     "verdict": "likewise.evaluation.verdict",
+    "whiten": "likewise.models.whitening",
 }
 
 

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 import torch
 
+from likewise.models.network import NetworkSpec, make_network
+from likewise.models.whitening import whiten
 from likewise.training.devices import Devices
 from likewise.training.feeds import make_feed
 from likewise.training.fit import fit
-from likewise.training.loop import Listener, Row, Training
+from likewise.training.loop import Listener, Row, Training, network_spec, untrained_spec
+from likewise.training.scoring import embed_feed
 
 from .tiny import HELD_OUT, PROTOCOL, assert_equal_weights, method, pictures, training, vectors
 
@@ -208,3 +211,34 @@ def test_ranks_cannot_end_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Devices, "num_ranks", 2)
     with pytest.raises(ValueError, match="equal='time' on several ranks"):
         training(method("contrastive"), TIMED)
+
+
+@pytest.mark.parametrize("backbone", ["identity", "convnet_small"])
+def test_a_head_starts_as_the_whitening_of_the_training_items_alone(backbone: str) -> None:
+    """Before the first step, whatever is held out; images as they are scored."""
+    protocol = replace(HELD_OUT, backbone=backbone, head_start="whitening", dim=6)
+    made = (vectors if backbone == "identity" else pictures)(seed=0)
+    others = (vectors if backbone == "identity" else pictures)(classes=4, seed=1)
+    found = training(method("raw"), protocol, dataset=made, held_out=others)
+    features = make_network(NetworkSpec(backbone, pooling="max", head="none", in_features=found.feed.in_features), seed=0)
+    assert_equal_weights(features.members[0].backbone.state_dict(), found.network.members[0].backbone.state_dict())  # type: ignore[operator,union-attr]
+    trained_on, held_out = (embed_feed(features, make_feed(data, protocol), protocol, device="cpu") for data in (made, others))
+    whitening = whiten(trained_on, kind="pca", dim=6)
+    for feed, expected in ((found.feed, trained_on), (found.validation, held_out)):
+        assert feed is not None
+        torch.testing.assert_close(embed_feed(found.network, feed, protocol, device="cpu"), whitening(expected), rtol=0, atol=1e-5)
+
+
+def test_proxies_have_the_dimensions_that_are_left() -> None:
+    """Twelve dimensions of vectors under a protocol of more."""
+    found = training(method("proxy_nca"), replace(QUICKEST, head_start="whitening", dim=100))
+    assert found.network.width == 12
+    found.run()
+
+
+def test_what_there_is_before_any_training() -> None:
+    protocol, chosen = replace(PROTOCOL, head_start="whitening"), method("raw")
+    vectors_alone = untrained_spec(chosen, replace(protocol, backbone="mlp"), 7, pretrained=False)
+    assert vectors_alone == NetworkSpec("identity", head="none", in_features=7)
+    assert untrained_spec(chosen, protocol, pretrained=True) == NetworkSpec("convnet_small", pooling="max", head="none")
+    assert untrained_spec(chosen, protocol, pretrained=False) == network_spec(chosen, PROTOCOL)

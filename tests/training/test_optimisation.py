@@ -158,3 +158,61 @@ def test_the_protocols_optimiser(name: str, kind: type[torch.optim.Optimizer]) -
 def test_nothing_to_learn_is_an_error() -> None:
     with pytest.raises(ValueError, match="raw under tiny has nothing to learn"):
         training(method("raw", head__kind="none"), replace(PROTOCOL, backbone="identity"))
+
+
+STARTED = replace(PROTOCOL, backbone="identity", pooling="avg", head_start="whitening", decay_towards="start", weight_decay=5.0)
+
+
+def heads(found: Any) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in found.network.named_parameters() if ".heads." in name}
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
+def test_the_head_is_pulled_to_its_start_as_adamw_decays_to_zero(optimizer: Any) -> None:
+    """w - start has AdamW's own decay: after equal gradients, it is what a weight that started at zero would be."""
+    protocol = replace(STARTED, optimizer=optimizer, learning_rate=0.01, schedule="constant")
+    found = training(method("raw"), protocol)
+    start = heads(found)
+    shifted = {name: torch.nn.Parameter(torch.zeros_like(value)) for name, value in start.items()}
+    kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+    settings = {"momentum": protocol.momentum} if optimizer == "sgd" else {"eps": protocol.eps}
+    peer = kinds[optimizer](shifted.values(), lr=0.01, weight_decay=0.0, **settings)
+    by_hand = torch.optim.AdamW(shifted.values(), lr=0.01, weight_decay=5.0, eps=protocol.eps) if optimizer == "adamw" else None
+    draw = torch.Generator().manual_seed(0)
+    for step in range(5):
+        set_rates(found.optimizer, found.method, found.protocol, step)
+        for name, parameter in found.network.named_parameters():
+            parameter.grad = torch.randn(parameter.shape, generator=draw)
+            shifted[name].grad = parameter.grad.clone()
+        found._update()
+        if by_hand is not None:
+            by_hand.step()
+        else:
+            with torch.no_grad():
+                for parameter in shifted.values():
+                    parameter -= 0.01 * 5.0 * parameter
+            peer.step()
+    for name, value in heads(found).items():
+        torch.testing.assert_close(value - start[name], shifted[name].detach(), rtol=1e-4, atol=1e-6)
+
+
+def test_only_the_head_is_pulled_to_its_start() -> None:
+    """Proxies decay towards zero as ever; where the decay is towards zero nothing knows of a start."""
+    found = training(method("proxy_softmax"), STARTED)
+    pulled = {id(parameter) for group in found.optimizer.param_groups if "start" in group for parameter in group["params"]}
+    assert pulled == {id(parameter) for name, parameter in found.network.named_parameters() if ".heads." in name}
+    decays = {group["weight_decay"] for group in found.optimizer.param_groups if "start" not in group}
+    assert decays == {5.0}
+    plain = training(method("proxy_softmax"), replace(STARTED, decay_towards="zero"))
+    assert not any("start" in group or "pull" in group for group in plain.optimizer.param_groups)
+
+
+def test_a_strong_pull_leaves_the_head_where_it_started() -> None:
+    found = training(method("raw"), replace(STARTED, weight_decay=1e9, learning_rate=1e-6))
+    start = heads(found)
+    found.run()
+    for name, value in heads(found).items():
+        torch.testing.assert_close(value, start[name], rtol=0, atol=1e-5)
+    free = training(method("raw"), replace(STARTED, weight_decay=0.0, learning_rate=1e-2))
+    free.run()
+    assert_changed(heads(free), start, list(start))

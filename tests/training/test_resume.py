@@ -52,11 +52,14 @@ class StopsAt(Listener):
         self.kept_in.save(state)
 
 
+STARTED: dict[str, Any] = {"head_start": "whitening", "decay_towards": "start", "weight_decay": 3.0}
+
+
 @pytest.mark.parametrize("chosen", METHODS.values(), ids=METHODS)
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
-def test_a_stopped_training_goes_on_bit_for_bit(chosen: Method, optimizer: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("changes", [{"optimizer": "adamw"}, {"optimizer": "sgd"}, STARTED], ids=["adamw", "sgd", "from a whitening"])
+def test_a_stopped_training_goes_on_bit_for_bit(chosen: Method, changes: dict[str, Any], tmp_path: Path) -> None:
     """Stopped within an epoch and at the end of one, before and after a validation; weights, proxies, log and best step are the same."""
-    protocol = replace(AUGMENTED, optimizer=optimizer)  # type: ignore[arg-type]
+    protocol = replace(AUGMENTED, **changes)
 
     def fresh() -> Training:
         return training(chosen, protocol, held_out=pictures(classes=4, seed=1))

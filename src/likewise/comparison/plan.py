@@ -429,6 +429,6 @@ def why_apart(method: Method, protocol: Protocol, width: int) -> str:
         reasons.append(OTHER_HEADS[method.head.kind])
     if method.head.binary:
         reasons.append(f"{width:,} bits")
-    elif width != protocol.dim:
+    elif width != protocol.dim and (protocol.head_start == "random" or method.head.dim is not None):  # as many as its features allow
         reasons.append(f"{width:,} dimensions")
     return ", ".join(reasons)

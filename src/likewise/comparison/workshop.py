@@ -32,7 +32,7 @@ from likewise.models.network import Network, NetworkSpec, make_network
 from likewise.protocols import Protocol
 from likewise.training.feeds import Feed, make_feed
 from likewise.training.fit import fit
-from likewise.training.loop import network_spec
+from likewise.training.loop import untrained_spec
 from likewise.training.scoring import embed_feed, protocol_scores, vectors_to_score
 
 SCORING = "final scores"  # what the test classes are opened for
@@ -137,9 +137,9 @@ class Workshop:
             feed = self._training_feed(piece.data, watch)
             with watch.measures("training"):
                 if method.name == UNTRAINED:
-                    network = make_network(
-                        network_spec(method, protocol, feed.in_features), seed=piece.number, weights=self.context.weights
-                    )
+                    weights = self.context.weights
+                    spec = untrained_spec(method, protocol, feed.in_features, pretrained=weights is not None)
+                    network = make_network(spec, seed=piece.number, weights=weights)
                     facts: dict[str, Any] = {"rows": [], "training_seconds": 0.0, "peak_bytes": 0}
                 else:
                     trained = fit(method, protocol, feed, seed=piece.number, weights=self.context.weights, device=self.context.device)

@@ -8,6 +8,7 @@ from likewise.models.network import Member, Network, NetworkSpec, make_network
 from likewise.models.pooling import POOLINGS
 from likewise.models.pretrained import WEIGHTS, PretrainedWeights, WeightsFile, find_weights, is_here
 from likewise.models.weight_files import load_weights
+from likewise.models.whitening import Whitening, whiten
 
 __all__ = [
     "BACKBONES",
@@ -25,6 +26,7 @@ __all__ = [
     "PretrainedWeights",
     "StagedBackbone",
     "WeightsFile",
+    "Whitening",
     "embed_batches",
     "embed_packed",
     "find_weights",
@@ -34,4 +36,5 @@ __all__ = [
     "make_backbone",
     "make_network",
     "tensor_inputs",
+    "whiten",
 ]

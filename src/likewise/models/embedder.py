@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -26,6 +26,7 @@ from likewise.models.images import Picture, packed_batches
 from likewise.models.network import Network, NetworkSpec, check_levels, make_network
 from likewise.models.pretrained import WEIGHTS, find_weights
 from likewise.models.weight_files import load_weights
+from likewise.models.whitening import Whitening
 from likewise.progress import ProgressCallback
 
 Items = Sequence[Picture] | Dataset | PackedImages | Tensor | npt.NDArray[Any]
@@ -97,6 +98,10 @@ class Embedder:
         card = {"weights": name, "sha256": file.digest, "licence": weights.licence, "source": str(weights.source)}
         return cls(network, Preprocessing(weights.side, AUGMENTATIONS[weights.augmentation]), card, device)
 
+    def with_whitening(self, whitening: Whitening) -> Embedder:
+        """An embedder of its own that ends in this whitening (see likewise.whiten), which is saved with it."""
+        return replace(self, network=self.network.with_whitening(whitening), card=dict(self.card))
+
     def embed(
         self,
         items: Items,
@@ -119,6 +124,7 @@ class Embedder:
             raise ValueError(f"batch={batch}: expected at least 1")
         if levels is not None:
             check_levels(levels, self.network.spec.levels)
+            self.network.width_of(levels)  # of a whitened network all or none
         if mirror and self.preprocessing is None:
             raise ValueError("mirror=True with a network of vectors: only images have a mirror image")
         if isinstance(items, str | Path | Image.Image):

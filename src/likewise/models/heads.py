@@ -27,24 +27,37 @@ class Projection(nn.Linear):
             return super().forward(input.to(self.weight.dtype))
 
 
-def linear_head(channels: int, dim: int, *, pooling: str, level: Level) -> nn.Sequential:
+class UnitLength(nn.Module):
+    """Rows to length 1."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        return nn.functional.normalize(features)
+
+
+def projected(layers: list[nn.Module], in_features: int, dim: int, *, bias: bool, unit: bool) -> nn.Sequential:
+    """The layers, then the projection. unit: fed with length 1, and with a bias in any case, as a whitening takes the mean out."""
+    return nn.Sequential(*layers, *([UnitLength()] if unit else []), Projection(in_features, dim, bias=bias or unit))
+
+
+def linear_head(channels: int, dim: int, *, pooling: str, level: Level, unit: bool = False) -> nn.Sequential:
     """pool -> FC. With a bias: pooled ReLU features are all positive, and the bias can take their mean direction out of the embedding."""
-    return nn.Sequential(POOLINGS[pooling](), Projection(channels, dim, bias=True))
+    return projected([POOLINGS[pooling]()], channels, dim, bias=True, unit=unit)
 
 
-def layer_norm_head(channels: int, dim: int, *, pooling: str, level: Level) -> nn.Sequential:
+def layer_norm_head(channels: int, dim: int, *, pooling: str, level: Level, unit: bool = False) -> nn.Sequential:
     """pool -> layer norm without parameters -> FC (proxy-softmax; Zhai and Wu, 2019). The norm centres, so no bias is needed."""
-    return nn.Sequential(POOLINGS[pooling](), nn.LayerNorm(channels, elementwise_affine=False), Projection(channels, dim, bias=False))
+    return projected([POOLINGS[pooling](), nn.LayerNorm(channels, elementwise_affine=False)], channels, dim, bias=False, unit=unit)
 
 
-def mlp_head(channels: int, dim: int, *, pooling: str, level: Level) -> nn.Sequential:
+def mlp_head(channels: int, dim: int, *, pooling: str, level: Level, unit: bool = False) -> nn.Sequential:
     """pool -> FC of the same width -> batch norm -> ReLU -> FC."""
     hidden = nn.Linear(channels, channels, bias=False)
     nn.init.xavier_uniform_(hidden.weight)
-    return nn.Sequential(POOLINGS[pooling](), hidden, nn.BatchNorm1d(channels), nn.ReLU(inplace=True), Projection(channels, dim, bias=True))
+    layers = [POOLINGS[pooling](), hidden, nn.BatchNorm1d(channels), nn.ReLU(inplace=True)]
+    return projected(layers, channels, dim, bias=True, unit=unit)
 
 
-def rll_head(channels: int, dim: int, *, pooling: str, level: Level) -> nn.Sequential:
+def rll_head(channels: int, dim: int, *, pooling: str, level: Level, unit: bool = False) -> nn.Sequential:
     """The ranked list authors' head. High: pool -> FC. Low and mid: average pool 5/3 -> 1x1 conv 128 -> BN -> ReLU -> FC 1024 -> BN ->
     ReLU -> FC. No biases before norms nor at the end.
 
@@ -52,12 +65,12 @@ def rll_head(channels: int, dim: int, *, pooling: str, level: Level) -> nn.Seque
     pixels, so that the FC has one size for every backbone and image size.
     """
     if level == "high":
-        return nn.Sequential(POOLINGS[pooling](), Projection(channels, dim, bias=False))
+        return projected([POOLINGS[pooling]()], channels, dim, bias=False, unit=unit)
     grid = RLL_GRID[level]
     mixing, hidden = nn.Conv2d(channels, 128, 1, bias=False), nn.Linear(128 * grid**2, 1024, bias=False)
     nn.init.xavier_uniform_(mixing.weight)
     nn.init.xavier_uniform_(hidden.weight)
-    return nn.Sequential(
+    layers = [
         nn.AdaptiveAvgPool2d(grid),
         mixing,
         nn.BatchNorm2d(128),
@@ -66,11 +79,11 @@ def rll_head(channels: int, dim: int, *, pooling: str, level: Level) -> nn.Seque
         hidden,
         nn.BatchNorm1d(1024),
         nn.ReLU(inplace=True),
-        Projection(1024, dim, bias=False),
-    )
+    ]
+    return projected(layers, 1024, dim, bias=False, unit=unit)
 
 
-def no_head(channels: int, dim: int, *, pooling: str, level: Level) -> nn.Sequential:
+def no_head(channels: int, dim: int, *, pooling: str, level: Level, unit: bool = False) -> nn.Sequential:
     """The pooled features as they are, whatever `dim` says: the untrained network's embedding."""
     return nn.Sequential(POOLINGS[pooling]())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,6 +14,7 @@ from likewise.models.backbones import LEVELS, Backbone, Level, make_backbone
 from likewise.models.heads import HEADS
 from likewise.models.pooling import POOLINGS
 from likewise.models.weight_files import fit_weights, read_weights
+from likewise.models.whitening import Whitening
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class NetworkSpec:
     num_members: int = 1  # of an ensemble; members share nothing
     in_features: int | None = None  # the length of the vectors, where these are the input
     binary: bool = False  # embeddings are given as sign bits
+    unit_features: bool = False  # what a head's projection is fed has length 1, and the projection a bias
+    whitened: int = 0  # width of the whitening that all levels and members end in; 0: none
 
     def __post_init__(self) -> None:
         known_name("pooling", self.pooling, POOLINGS)
@@ -36,6 +39,8 @@ class NetworkSpec:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: expected at least 1")
         check_levels(self.levels, LEVELS)
+        if self.whitened and self.binary:
+            raise ValueError("a whitening after a binary network: its signs are what is compared; leave the whitening out, or binary=False")
 
 
 def check_levels(levels: tuple[Level, ...], available: tuple[Level, ...]) -> None:
@@ -58,7 +63,10 @@ class Member(nn.Module):
         channels = self.backbone.channels
         make_head = HEADS[spec.head]
         self.heads = nn.ModuleDict(
-            {level: make_head(channels[level], spec.dim, pooling=spec.pooling, level=level) for level in spec.levels}
+            {
+                level: make_head(channels[level], spec.dim, pooling=spec.pooling, level=level, unit=spec.unit_features)
+                for level in spec.levels
+            }
         )
         self.widths: dict[Level, int] = {level: channels[level] if spec.head == "none" else spec.dim for level in spec.levels}
 
@@ -78,6 +86,8 @@ class Network(nn.Module):
         members = [Member(spec) for _ in range(spec.num_members)]
         self.members = nn.ModuleList(members)
         self.widths = members[0].widths
+        joined = spec.num_members * sum(self.widths.values())
+        self.whitening = Whitening(torch.zeros(joined), torch.eye(joined, spec.whitened)) if spec.whitened else None
 
     @property
     def width(self) -> int:
@@ -86,14 +96,42 @@ class Network(nn.Module):
 
     def width_of(self, levels: tuple[Level, ...]) -> int:
         """Length of an embedding of these levels and all members."""
+        if self.whitening is not None:
+            check_whole(levels, self.spec.levels)
+            return self.whitening.width
         return self.spec.num_members * sum(self.widths[level] for level in levels)
 
     def forward(self, inputs: Tensor, levels: tuple[Level, ...] | None = None) -> Tensor:
         """(N, width) unit rows. The levels of a member are concatenated un-normalised, then normalised, so that a level weighs as much
-        as its length; members weigh alike: the cosine of two rows is the mean of the members' cosines.
+        as its length; members weigh alike: the cosine of two rows is the mean of the members' cosines. A whitening comes last.
         """
         parts = [nn.functional.normalize(torch.cat(member(inputs, levels), dim=1)) for member in self.members]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1) / math.sqrt(len(parts))
+        rows = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1) / math.sqrt(len(parts))
+        if self.whitening is None:
+            return rows
+        check_whole(levels or self.spec.levels, self.spec.levels)
+        whitened: Tensor = self.whitening(rows)
+        return whitened
+
+    def with_whitening(self, whitening: Whitening) -> Network:
+        """A network of its own with these weights, in evaluation mode, that ends in the whitening."""
+        if self.whitening is not None:
+            raise ValueError("this network ends in a whitening already: give the network without it")
+        if whitening.in_features != self.width:
+            raise ValueError(
+                f"a whitening of {whitening.in_features} dimensions after a network that gives {self.width}: "
+                "take it from this network's own embeddings"
+            )
+        network = make_network(replace(self.spec, whitened=whitening.width), seed=0)
+        of_whitening = {f"whitening.{name}": value for name, value in whitening.state_dict().items()}
+        network.load_state_dict({**self.state_dict(), **of_whitening})
+        return network.to(next(iter(self.state_dict().values()), whitening.mean).device).eval()
+
+
+def check_whole(levels: tuple[Level, ...], trained: tuple[Level, ...]) -> None:
+    """A whitening is of all levels joined: there is none of a part of them."""
+    if levels != trained:
+        raise ValueError(f"levels={levels!r} of a whitened network: its whitening is of {', '.join(trained)} joined; leave levels out")
 
 
 def make_network(spec: NetworkSpec, *, seed: int, weights: Path | None = None) -> Network:

@@ -38,6 +38,7 @@ class Protocol:
     pooling: Pooling = "max"
     dim: int = 512
     frozen_batch_norm: bool = True
+    head_start: Literal["random", "whitening"] = "random"  # whitening: the half-whitened PCA of the training items' features
     # optimisation
     batch: int = 112  # images a step
     few_classes: FewClasses = "error"  # what to do where a batch needs more classes than there are
@@ -47,6 +48,7 @@ class Protocol:
     optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
     learning_rate: float = 2e-5
     weight_decay: float = 5e-4
+    decay_towards: Literal["zero", "start"] = "zero"  # of the head's weights; the others decay towards zero
     eps: float = 1e-8  # adam's
     momentum: float = 0.9  # sgd's
     schedule: Literal["constant", "cosine", "steps"] = "cosine"

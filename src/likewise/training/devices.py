@@ -96,11 +96,11 @@ class Devices:
         shared: dict[str, Any] = self.fabric.broadcast(content)
         return shared
 
-    def share_buffers(self, module: nn.Module) -> None:
-        """Rank 0's running statistics for all: each rank has seen its own share."""
+    def share(self, tensors: Iterable[Tensor]) -> None:
+        """Rank 0's values for all."""
         if self.num_ranks > 1:
-            for buffer in module.buffers():
-                dist.broadcast(buffer, src=0)
+            for tensor in tensors:
+                dist.broadcast(tensor.detach(), src=0)
 
     def any(self, wish: bool, *, asked: bool) -> bool:
         """Whether a rank wishes so; all ranks then do. Asking waits for all of them: they are only `asked` now and then."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,15 @@ from torch import Tensor
 
 from likewise.methods import Method
 from likewise.models import freeze_batch_norm
+from likewise.models.head_start import started_from_whitening
 from likewise.models.network import NetworkSpec, make_network
 from likewise.protocols import Protocol
 from likewise.training.devices import Devices
 from likewise.training.feeds import Feed
 from likewise.training.gradient_cache import cached_backward
 from likewise.training.method_objective import Objectives
-from likewise.training.optimisation import make_optimizer, set_rates
-from likewise.training.scoring import embed_feed, protocol_scores, vectors_to_score
+from likewise.training.optimisation import make_optimizer, pull_to_start, set_rates
+from likewise.training.scoring import embed_feed, feed_inputs, protocol_scores, vectors_to_score
 from likewise.training.watchdogs import collapse_warning, divergence, plateau_warning
 
 LOGGED = 50  # rows of the log of a training, about
@@ -94,6 +96,9 @@ class Training:
             codes, protocol.batch, few_classes=protocol.few_classes, seed=seed, rank=devices.rank, num_ranks=devices.num_ranks
         )
         self.network = make_network(network_spec(method, protocol, feed.in_features), seed=seed, weights=weights).to(self.device)
+        if protocol.head_start == "whitening":
+            self.network = started_from_whitening(self.network, lambda: feed_inputs(self.feed, protocol, device=self.device), seed=seed)
+            devices.share(self.network.parameters())
         self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as batches are
         if protocol.frozen_batch_norm:
             freeze_batch_norm(self.network)
@@ -249,6 +254,7 @@ class Training:
             torch.cuda.manual_seed(seed)
 
     def _update(self) -> None:
+        pull_to_start(self.optimizer)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         if self.protocol.equal == "time" and self.device.type == "cuda":
@@ -301,7 +307,7 @@ class Training:
     def _validate(self) -> tuple[Row, str | None]:
         """Scores on the held-out training classes, which keep the best step, and a warning if the embeddings have collapsed."""
         assert self.validation is not None
-        self.devices.share_buffers(self.network)
+        self.devices.share(self.network.buffers())  # running statistics: each rank has seen its own share
         embeddings = embed_feed(self.network, self.validation, self.protocol, device=self.device)
         vectors = vectors_to_score(self.network, embeddings)
         scores = protocol_scores(vectors, self.validation.labels, self.protocol, metrics=("R@K", CHOSEN_BY), ks=(1,)).means
@@ -322,4 +328,14 @@ def network_spec(method: Method, protocol: Protocol, in_features: int | None = N
         num_members=method.ensemble.members,
         in_features=in_features,
         binary=method.head.binary,
+        unit_features=protocol.head_start == "whitening",
     )
+
+
+def untrained_spec(method: Method, protocol: Protocol, in_features: int | None = None, *, pretrained: bool) -> NetworkSpec:
+    """What there is before any training: vectors as they are, a pretrained backbone's features, else the network as it is initialised."""
+    if in_features is not None:
+        return NetworkSpec("identity", head="none", in_features=in_features)
+    if pretrained:
+        return NetworkSpec(protocol.backbone, pooling=protocol.pooling, head="none")
+    return network_spec(method, replace(protocol, head_start="random"))

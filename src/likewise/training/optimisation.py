@@ -21,7 +21,8 @@ def make_optimizer(
 
     Each group's rate is the protocol's times the method's multiple. Where the backbone is not pretrained everything is new: the head too
     has the protocol's rate, and proxies and the loss's own keep their ratio to it. Norms, biases and other vectors do not decay, nor do the
-    loss's own parameters. A group knows its `base` rate and whether it is `new`.
+    loss's own parameters. A group knows its `base` rate and whether it is `new`. Where the decay is towards the start, the head's groups
+    (vectors too: a bias belongs to its matrix) know where they started and how strongly they are pulled there.
     """
     backbone: list[nn.Parameter] = []
     head: list[nn.Parameter] = []
@@ -30,9 +31,14 @@ def make_optimizer(
             (backbone if ".backbone." in f".{name}" else head).append(parameter)
     proxies, of_losses = objectives.groups()
     rates, decay = method.rates, protocol.weight_decay
+    to_start = protocol.decay_towards == "start"
+    of_head = _groups(head, rate=rates.head if pretrained else 1.0, decay=0.0 if to_start else decay, new=True)
+    if to_start:
+        for group in of_head:
+            group |= {"pull": decay, "start": [parameter.detach().clone() for parameter in group["params"]]}
     groups = [
         *_groups(backbone, rate=1.0, decay=decay, new=False),
-        *_groups(head, rate=rates.head if pretrained else 1.0, decay=decay, new=True),
+        *of_head,
         *_groups(proxies, rate=rates.proxies if pretrained else rates.proxies / rates.head, decay=decay, new=True),
         *_groups(of_losses, rate=rates.loss if pretrained else rates.loss / rates.head, decay=0.0, new=True),
     ]
@@ -53,6 +59,19 @@ def set_rates(optimizer: torch.optim.Optimizer, method: Method, protocol: Protoc
     for group in optimizer.param_groups:
         group["lr"] = 0.0 if only_new and not group["new"] else group["base"] * factor
     return factor
+
+
+@torch.no_grad()
+def pull_to_start(optimizer: torch.optim.Optimizer) -> None:
+    """p <- p - rate x pull x (p - start), before the optimiser's own step: as AdamW decays, but towards the start instead of zero.
+
+    Decoupled under every optimiser. The start is in the group, so that a checkpoint has it.
+    """
+    for group in optimizer.param_groups:
+        if "start" in group:
+            group["start"] = [start.to(parameter.device) for start, parameter in zip(group["start"], group["params"], strict=True)]
+            for start, parameter in zip(group["start"], group["params"], strict=True):
+                parameter.lerp_(start, min(1.0, group["lr"] * group["pull"]))
 
 
 def schedule_factor(protocol: Protocol, step: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import torch
@@ -22,13 +22,16 @@ BATCH = 128
 def embed_feed(network: Network, feed: Feed, protocol: Protocol, *, device: torch.device | str) -> Tensor:
     """Unit vectors (items, width) float32 of a feed's items, on the device; the network stands in evaluation mode meanwhile."""
     device = torch.device(device)
-    if isinstance(feed.source, PackedImages):
-        inputs = packed_inputs(feed.source, protocol.test_augmentation, batch=BATCH, device=device)
-    else:
-        inputs = tensor_inputs(feed.source, batch=BATCH, device=device)
     dtype = torch.bfloat16 if device.type == "cuda" and protocol.precision in ("auto", "bf16") else None
     with torch.compiler.set_stance("force_eager"):  # compiling for another batch and mode costs more than it saves
-        return embed_batches(network, inputs, autocast=dtype)
+        return embed_batches(network, feed_inputs(feed, protocol, device=device), autocast=dtype)
+
+
+def feed_inputs(feed: Feed, protocol: Protocol, *, device: torch.device) -> Iterator[Tensor]:
+    """A feed's items in order as the network's input: images cut as the protocol scores them."""
+    if isinstance(feed.source, PackedImages):
+        return packed_inputs(feed.source, protocol.test_augmentation, batch=BATCH, device=device)
+    return tensor_inputs(feed.source, batch=BATCH, device=device)
 
 
 def vectors_to_score(network: Network, embeddings: Tensor) -> Tensor:
