@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "likewise"
 
 # The modules and packages at the top, each on a floor: it imports from the floors before its own, and from its own without a cycle.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("checks", "files", "environment", "wording", "progress", "configuration"),
+    ("checks", "files", "downloads", "environment", "wording", "progress", "configuration"),
     ("pairs", "rows", "losses", "mining", "references", "collective", "engines", "objectives", "pair_weighting"),
     ("samplers",),
     ("data",),

@@ -78,7 +78,7 @@ def train(
     data: Annotated[str, typer.Argument(help="A folder of class folders, a table, a data set such as cub:/path, glyphs, vectors.npz.")],
     out: Annotated[Path, typer.Option(help="The run's folder.")],
     protocol: Annotated[str | None, typer.Option(help="The conditions: see `likewise protocols`. Else what suits DATA.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="Pretrained weights of the backbone: .safetensors or .pth.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Pretrained weights: a name of `likewise weights`, or a file.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="key=value of method or protocol, such as loss.margin=0.3.")] = None,
     split: Annotated[
         TrainsOn, typer.Option(help="all-train: every class trains, for use at work, and there is no score.")
@@ -137,7 +137,7 @@ def compare(
     seeds: Annotated[int | None, typer.Option(min=1, help="Final trainings of each method; more than there are add to it.")] = None,
     sweep: Annotated[list[str] | None, typer.Option(help="dim=64,128,256 or batch=32,64: the final trainings with each.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="key=value of the protocol, such as steps=400.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="Pretrained weights of the backbone: .safetensors or .pth.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Pretrained weights: a name of `likewise weights`, or a file.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Trainings at once; else one a core, or one on a GPU.")] = None,
     out: Annotated[Path | None, typer.Option(help="The comparison's folder; one that is there goes on. Else runs/compare-...")] = None,
     store: Annotated[str | None, typer.Option(help="A database for the results: postgresql+psycopg://... Else a file in --out.")] = None,
@@ -297,6 +297,37 @@ def protocols(
     from likewise.terminal.catalogue import protocols_view, settings_of_protocols
 
     _print_listing(settings_of_protocols() if as_json else protocols_view())
+
+
+weights_commands = typer.Typer(help="List pretrained weights and whether they are here, or get them.")
+app.add_typer(weights_commands, name="weights")
+
+
+@weights_commands.callback(invoke_without_command=True)
+def weights(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable to stdout, and nothing else.")] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        with _faults_in_words():
+            from likewise.terminal.weights_command import run_weights
+
+            run_weights(as_json=as_json)
+
+
+@weights_commands.command()
+def get(
+    name: Annotated[str, typer.Argument(help="A name that `likewise weights` lists, timm:NAME, or hf:OWNER/REPO[/FILE].")],
+) -> None:
+    """Fetch the weights NAME, or go on with what was broken off."""
+    try:
+        with _faults_in_words():
+            from likewise.terminal.weights_command import run_weights_get
+
+            run_weights_get(name)
+    except KeyboardInterrupt:
+        typer.echo("interrupted: what came is kept, the same command goes on from there", err=True)
+        raise typer.Exit(130) from None
 
 
 def _print_listing(listing: object) -> None:

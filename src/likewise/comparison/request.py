@@ -60,7 +60,7 @@ class Request:
     trials, folds, seeds: sets of values that tuning tries (0: no tuning), folds of the training classes that it tries them on (1: half of
     the classes are held out, once), and final trainings. None: what is there, or the protocol's; so with tune.
     sweeps: {"dim": [64, 128]} or {"batch": [...]}: the final trainings again with each of these, and the values chosen without.
-    weights: a file of pretrained weights of the backbone, where the protocol takes one.
+    weights: pretrained weights of the backbone, where the protocol takes any: a file, or a name that `likewise weights` lists.
     jobs: pieces at once on this machine; None: one a core, or one on a GPU.  device: "cpu", "cuda", or "auto": cuda where there is one.
     ray: "local" or a cluster's address instead of this machine's processes.  gpu_share: the part of a GPU that a training takes there.
     out: the folder; a comparison that is there already goes on, or is only read if it is finished. More seeds or methods than it has are

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -39,7 +39,7 @@ from likewise.data.packed import (
     write_index,
 )
 from likewise.environment import num_cores
-from likewise.files import is_unfinished, locked, write_whole
+from likewise.files import is_unfinished, locked, locked_telling, write_whole
 from likewise.progress import ProgressCallback
 
 CHUNK_IMAGES = 32
@@ -169,25 +169,15 @@ def _reusable(target: Path, sources: list[SourceFile], labels: npt.NDArray[np.in
 
 @contextmanager
 def _alone(target: Path, on_progress: ProgressCallback | None) -> Iterator[None]:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        lock = locked(_lock_of(target))
+    with ExitStack() as held:
         try:
-            lock.acquire(timeout=0)
-        except Timeout:
+            target.parent.mkdir(parents=True, exist_ok=True)
             waiting = f"waiting for another process that packs {target.name}"
-            if on_progress is not None:
-                on_progress(waiting, 0, 0)
-            lock.acquire()
-            if on_progress is not None:
-                on_progress(waiting, 1, 1)
-    except OSError as fault:
-        hint = "give another folder, or set LIKEWISE_CACHE"
-        raise OSError(fault.errno, f"no packed file can be written here ({fault.strerror}): {hint}", str(target.parent)) from fault
-    try:
+            held.enter_context(locked_telling(_lock_of(target), waiting, on_progress))
+        except OSError as fault:
+            hint = "give another folder, or set LIKEWISE_CACHE"
+            raise OSError(fault.errno, f"no packed file can be written here ({fault.strerror}): {hint}", str(target.parent)) from fault
         yield
-    finally:
-        lock.release()
 
 
 def _lock_of(target: Path) -> Path:

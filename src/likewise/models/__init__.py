@@ -6,7 +6,7 @@ from likewise.models.embedding import embed_batches, embed_packed, tensor_inputs
 from likewise.models.heads import HEADS
 from likewise.models.network import Member, Network, NetworkSpec, make_network
 from likewise.models.pooling import POOLINGS
-from likewise.models.pretrained import WEIGHTS, PretrainedWeights, WeightsFile, find_weights, is_here
+from likewise.models.pretrained import WEIGHTS, PretrainedWeights, WeightsFile, find_weights, get_weights, is_here
 from likewise.models.weight_files import load_weights
 from likewise.models.whitening import Whitening, whiten
 
@@ -31,6 +31,7 @@ __all__ = [
     "embed_packed",
     "find_weights",
     "freeze_batch_norm",
+    "get_weights",
     "is_here",
     "load_weights",
     "make_backbone",

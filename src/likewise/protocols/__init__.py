@@ -11,6 +11,7 @@ from likewise.checks import known_name
 from likewise.configuration import from_table, read_toml
 from likewise.data.augmentation import AUGMENTATIONS
 from likewise.evaluation.metrics import DEFAULT_METRICS, METRICS
+from likewise.models.pretrained import find_weights
 from likewise.samplers.sampler import FewClasses
 
 FOLDER = Path(__file__).parent
@@ -95,20 +96,23 @@ class Protocol:
             raise ValueError("equal time of unknown length, as no trials of tuning measure it: give --set seconds=20")
 
     def weights_file(self, given: str | Path | None) -> Path | None:
-        """The file of pretrained weights, if one is given and the protocol takes one."""
+        """The file of the pretrained weights (a path, or a name that `likewise weights` lists), if the protocol takes any."""
         if given is None:
             if self.weights == "required":
                 raise ValueError(
                     f"protocol {self.name} starts from pretrained weights of {self.backbone}: give --weights FILE "
-                    "(.safetensors or .pth), or --set weights=random to start from nothing"
+                    "(.safetensors or .pth) or a name that `likewise weights` lists, or --set weights=random to start from nothing"
                 )
             return None
         if self.weights == "random":
             raise ValueError(f"protocol {self.name} starts from random weights: leave --weights out, or --set weights=optional")
-        path = Path(given)
-        if not path.is_file():
-            raise ValueError(f"there is no weights file {path}: give the path of a .safetensors or .pth file")
-        return path
+        file = find_weights(given)
+        if file.backbone not in (None, self.backbone):
+            remedy = f"give weights of {self.backbone}, or --set backbone={file.backbone}"
+            raise ValueError(
+                f"the weights {given} are of {file.backbone}, and protocol {self.name} has the backbone {self.backbone}: {remedy}"
+            )
+        return file.path
 
 
 def load_protocol(name: str | Path | Protocol) -> Protocol:

@@ -75,6 +75,7 @@ def train(
     many threads (a comparison's trainings have one each).
 
     protocol          a name, a .toml file or a Protocol; None: the one that suits the data, as in a comparison
+    weights           pretrained weights of the backbone: a file, or a name that `likewise weights` lists
     settings          dotted names of the method or the protocol -> values: {"loss.margin": 0.3, "steps": 300}
     split             "held-out": the data set's test items, or half of the classes, are kept for the score; "all-train": every class
                       trains, for a network that goes to work, and there is no score
