@@ -95,8 +95,9 @@ _LITE = "Apache-2.0"
 _TORCHVISION = "BSD-3-Clause"
 _PUBLISHED = "https://download.pytorch.org/models"
 
-# EfficientNet-Lite: average pooling, on which its classifier was trained; it was the better one on most of what was tried (see
-# docs/experiments.md). ResNet: the largest value, 12 points of R@1 better on CUB. An image is cut as its authors cut it for testing.
+# Poolings, by R@1 of features as they are. EfficientNet-Lite: the average, on which its classifier was trained; the largest value is 1.7
+# points better on CUB, but .5 worse on 102 kinds of flowers, and 2.3 worse there once whitened. ResNet: the largest value, 12 points better
+# on CUB. An image is cut as its authors cut it for testing.
 WEIGHTS: dict[str, PretrainedWeights] = {
     weights.name: weights
     for weights in (
