@@ -208,6 +208,28 @@ def test_folds_depend_on_the_seed_even_where_all_sizes_differ() -> None:
     assert [fold.to_json() for fold in folds(data, train, k=4, seed=1)] == [fold.to_json() for fold in folds(data, train, k=4, seed=1)]
 
 
+@pytest.mark.parametrize("k", [2, 3])
+def test_folds_keep_groups_together(k: int) -> None:
+    """Seven alphabets of 1 to 7 classes: no two folds share one, and the items are balanced as far as whole alphabets allow."""
+    groups = [name for name in "abcdefg" for _ in range(ord(name) - ord("a") + 1)]
+    data = replace(dataset([3] * 28), class_groups=tuple(groups))
+    train = np.flatnonzero(data.labels > 0)  # the groups of classes that are not trained on count for nothing
+    found = folds(data, train, k=k, seed=0)
+    held_out = [{groups[label] for label in data.labels[fold.validation]} for fold in found]
+    assert sorted(name for names in held_out for name in names) == list("bcdefg")
+    assert max(len(fold.validation) for fold in found) - min(len(fold.validation) for fold in found) <= 3 * 7
+
+
+def test_too_few_groups_for_the_folds_leave_folds_of_classes() -> None:
+    data = dataset([3] * 12)
+    three = replace(data, class_groups=("a",) * 6 + ("b",) * 3 + ("c",) * 3)
+    assert [fold.to_json() for fold in folds(three, np.arange(36), k=2, seed=0)] == [
+        fold.to_json() for fold in folds(data, np.arange(36), k=2, seed=0)
+    ]
+    with pytest.raises(ValueError, match="1 groups for 12 classes"):
+        replace(data, class_groups=("a",))
+
+
 def test_folds_look_at_no_test_label() -> None:
     data = dataset([4] * 12, ["train"] * 6 + ["test"] * 6)
     found = split(data, seed=0)

@@ -58,12 +58,16 @@ class Dataset:
     class_names: tuple[str, ...]
     parts: npt.NDArray[np.str_] | None = None  # (items,) of Part
     notes: tuple[str, ...] = ()  # what the reader wants the user to know: missing files, counts that differ
+    class_groups: tuple[str, ...] | None = None  # of every class, where some belong together (an alphabet): folds keep them together
 
     def __post_init__(self) -> None:
         if len(self.items) != len(self.labels):
             raise ValueError(f"{self.name}: {len(self.items)} items but {len(self.labels)} labels: every item needs one label")
         if self.parts is not None and len(self.parts) != len(self.labels):
             raise ValueError(f"{self.name}: {len(self.parts)} parts for {len(self.labels)} items: every item needs one part")
+
+        if self.class_groups is not None and len(self.class_groups) != len(self.class_names):
+            raise ValueError(f"{self.name}: {len(self.class_groups)} groups for {len(self.class_names)} classes: every class needs one")
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -137,10 +137,11 @@ def all_train(dataset: Dataset) -> Split:
 def folds(dataset: Dataset, train_indices: Indices, *, k: int, seed: int) -> list[Fold]:
     """k class-disjoint folds of the training items, with about equally many items and classes in each.
 
-    Every training class is validated on exactly once. No label but those of `train_indices` is looked at.
+    Every training class is validated on exactly once. No label but those of `train_indices` is looked at. Where the data set says which
+    classes belong together (Omniglot's alphabets) and there are two such groups for each fold, the folds share no group.
     """
     labels = dataset.labels[train_indices]
-    classes, sizes = np.unique(labels, return_counts=True)
+    classes = np.unique(labels)
     if k < 2:
         raise ValueError(f"k={k}: expected at least 2 folds")
     if len(classes) < 2 * k:
@@ -148,23 +149,29 @@ def folds(dataset: Dataset, train_indices: Indices, *, k: int, seed: int) -> lis
             f"{dataset.name}: {len(classes)} training classes are too few for {k} folds, each needs two classes of its own: "
             f"{f'at most {len(classes) // 2} folds' if len(classes) >= 4 else 'tuning needs at least 4 training classes'}"
         )
+    # What is kept together: a class, or a group of classes; a number for each item.
+    kept = labels
+    if dataset.class_groups is not None:
+        groups = np.unique(dataset.class_groups, return_inverse=True)[1][labels]
+        kept = groups if len(np.unique(groups)) >= 2 * k else labels
+    units, sizes = np.unique(kept, return_counts=True)
     fingerprint = dataset.fingerprint()
-    draws = [_draw(fingerprint, seed, f"folds {k}", label) for label in classes.tolist()]
-    # Large classes first, each to the fold with the fewest items: that balances. The sizes are blurred by up to a quarter before they
+    draws = [_draw(fingerprint, seed, f"folds {k}", unit) for unit in units.tolist()]
+    # Large ones first, each to the fold with the fewest items: that balances. The sizes are blurred by up to a quarter before they
     # are sorted, or else the seed would decide nothing where all sizes differ.
     blurred = [size * (0.75 + 0.5 * int(draw[:13], 16) / 16**13) for size, draw in zip(sizes.tolist(), draws, strict=True)]
-    order = sorted(range(len(classes)), key=lambda i: (-blurred[i], draws[i]))
-    num_items, num_classes = [0] * k, [0] * k
-    smallest, larger = divmod(len(classes), k)  # `larger` folds get one class more than the others
-    fold_of = np.empty(len(classes), dtype=np.int64)
+    order = sorted(range(len(units)), key=lambda i: (-blurred[i], draws[i]))
+    num_items, num_units = [0] * k, [0] * k
+    smallest, larger = divmod(len(units), k)  # `larger` folds get one more than the others
+    fold_of = np.empty(len(units), dtype=np.int64)
     for i in order:
-        open_folds = [f for f in range(k) if num_classes[f] < smallest or (num_classes[f] == smallest and larger)]
-        chosen = min(open_folds, key=lambda f: (num_items[f], num_classes[f], f))
-        larger -= num_classes[chosen] == smallest
+        open_folds = [f for f in range(k) if num_units[f] < smallest or (num_units[f] == smallest and larger)]
+        chosen = min(open_folds, key=lambda f: (num_items[f], num_units[f], f))
+        larger -= num_units[chosen] == smallest
         num_items[chosen] += int(sizes[i])
-        num_classes[chosen] += 1
+        num_units[chosen] += 1
         fold_of[i] = chosen
-    where = fold_of[np.searchsorted(classes, labels)]
+    where = fold_of[np.searchsorted(units, kept)]
     return [Fold(train=train_indices[where != f], validation=train_indices[where == f]) for f in range(k)]
 
 

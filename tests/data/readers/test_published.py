@@ -239,6 +239,7 @@ def test_omniglot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = read(str(tmp_path))
     assert dataset.name == "omniglot"
     assert parts_by_class(dataset) == {"Greek/character01": {"train"}, "Greek/character02": {"train"}, "Atlantean/character01": {"test"}}
+    assert dataset.class_groups == ("Greek", "Greek", "Atlantean")
     assert "train has 4 images of 2 classes, published are 19,280 of 964" in dataset.notes[0]
     monkeypatch.setattr(omniglot, "PUBLISHED", {"train": Published(4, 2), "test": Published(2, 1)})
     assert read(str(tmp_path), strict=True).notes == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from likewise.data.dataset import Dataset, Part
@@ -17,7 +18,10 @@ def recognises_omniglot(path: Path) -> bool:
 
 
 def read_omniglot(path: Path, *, strict: bool = False) -> Dataset:
-    """images_background and images_evaluation, each ALPHABET/characterNN/*.png. A class is a character, named alphabet/character."""
+    """images_background and images_evaluation, each ALPHABET/characterNN/*.png. A class is a character, named alphabet/character.
+
+    The parts share no alphabet, so that folds of the training part share none either.
+    """
     lacking = [name for name in _PARTS if not (path / name).is_dir()]
     if lacking:
         raise ValueError(f"{path} is not Omniglot: expected the folders {' and '.join(_PARTS)}; {lacking[0]} is missing")
@@ -30,4 +34,5 @@ def read_omniglot(path: Path, *, strict: bool = False) -> Dataset:
     ]
     if not rows:
         raise ValueError(f"{path} has Omniglot's folders but no images: expected images_background/ALPHABET/characterNN/*.png")
-    return dataset_of("omniglot", rows, strict=strict, class_order=dict.fromkeys(row.label for row in rows), published=PUBLISHED)
+    dataset = dataset_of("omniglot", rows, strict=strict, class_order=dict.fromkeys(row.label for row in rows), published=PUBLISHED)
+    return replace(dataset, class_groups=tuple(name.split("/")[0] for name in dataset.class_names))
