@@ -249,7 +249,7 @@ def test_faults_of_other_formats(birds: tuple[np.ndarray, np.ndarray], tmp_path:
 
     assert "no column 'label', it holds embedding, class" in fault(table(embedding=list(rows), **{"class": labels}))
     assert "lists of 2 to 8 numbers" in fault(table(embedding=[*rows[1:], rows[0, :2]], label=labels))
-    assert "'label' of" in fault(table(embedding=list(rows), label=[None, *labels[1:].tolist()]))
+    assert "none of the" in fault(table(embedding=list(rows), label=[None] * len(rows)))
     assert "1 empty entries" in fault(table(embedding=[None, *rows[1:]], label=labels))
     assert "1 empty numbers" in fault(table(embedding=[[None, 1.0], [1.0, 2.0]], label=[0, 0]))
     assert "expected lists of numbers" in fault(table(embedding=rows[:, 0], label=labels))

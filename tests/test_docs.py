@@ -65,6 +65,9 @@ def test_commands_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         for item in range(6):
             pixels = rng.integers(0, 256, (4, 4, 3), dtype=np.uint8)
             Image.fromarray(pixels).resize((70, 60)).save(tmp_path / "my_images" / f"class {number}" / f"{item}.png")
+    (tmp_path / "new_photos").mkdir()
+    for name in ("photo.jpg", "new_photos/1.jpg"):
+        Image.new("RGB", (40, 40), "green").save(tmp_path / name)
     runner = CliRunner()
     blocks = code_blocks(ROOT / "README.md", "sh")
     lines = [line.split("#")[0] for block in blocks for line in block.splitlines()]

@@ -194,13 +194,15 @@ def compare(
 @app.command()
 def embed(
     run: Annotated[Path, typer.Argument(help="A run's folder, or a saved embedder.")],
-    data: Annotated[str, typer.Argument(help="What to embed: a folder, a table, a data set such as cub:/path, vectors.npz.")],
+    data: Annotated[
+        list[str], typer.Argument(help="Images, with classes or without: files, folders, lists of paths (.txt, .csv), data sets.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write: .npz or .parquet.")],
     levels: Annotated[str | None, typer.Option(help="Only these levels of a multilevel embedding, such as low,high.")] = None,
     mirror: Annotated[bool, typer.Option("--mirror", help="Average an image and its mirror image.")] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
 ) -> None:
-    """Embed every item of DATA with the network of RUN."""
+    """Embed every item of DATA with the network of RUN. Folders are classes; images:FOLDER reads them without."""
     with _faults_in_words():
         from likewise.terminal.embedding_commands import run_embed
 

@@ -1,14 +1,24 @@
+"""likewise embed and evaluate: what is embedded, with which labels and parts, and what becomes of it."""
+
+import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
 from likewise.cli import app
 from likewise.data.augmentation import Augmentation
+from likewise.data.readers import read
+from likewise.data.splits import split
 from likewise.models.embedder import Embedder, Preprocessing
 from likewise.models.network import NetworkSpec, make_network
+from likewise.protocols import load_protocol
+from likewise.training.train import train
 
 
 def run(*arguments: str | Path) -> Result:
@@ -43,3 +53,126 @@ def test_an_image_that_is_left_out_is_named(model: Path, images: Path, tmp_path:
     note = "note: images: 1 images could not be decoded and were left out, the first: "
     assert told.stderr.startswith(note + str(images / "a" / "broken.png"))
     assert run("evaluate", model, images, "--ks", "1,2", "--json").stderr.startswith(note)
+
+
+@pytest.fixture
+def flat(images: Path, tmp_path: Path) -> Path:
+    """Three images without a class."""
+    for number in range(3):
+        pixels = np.random.default_rng(10 + number).integers(0, 256, (40, 40, 3), dtype=np.uint8)
+        (tmp_path / "flat").mkdir(exist_ok=True)
+        Image.fromarray(pixels).save(tmp_path / "flat" / f"{number}.png")
+    return tmp_path / "flat"
+
+
+def written(path: Path) -> dict[str, Any]:
+    """The columns of a file of embeddings, as lists, empty where Parquet has null."""
+    if path.suffix == ".npz":
+        with np.load(path) as file:
+            return {name: file[name] if name == "embeddings" else file[name].tolist() for name in file}
+    table = pyarrow.parquet.read_table(path)
+    names = {"embedding": "embeddings", "label": "labels", "item": "items", "split": "split"}
+    columns = {names[name]: [value or "" for value in table[name].to_pylist()] for name in table.column_names if name != "embedding"}
+    return columns | {"embeddings": np.array(table["embedding"].to_pylist(), dtype=np.float32)}
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
+def test_images_without_a_class_have_no_label(model: Path, flat: Path, tmp_path: Path, suffix: str) -> None:
+    """One file, several, a flat folder, a list, a table's column: the same vectors as from Python."""
+    files = sorted(flat.iterdir())
+    (tmp_path / "list.txt").write_text("".join(f"flat/{file.name}\n" for file in files))
+    (tmp_path / "table.csv").write_text("path,price\n" + "".join(f"flat/{file.name},3\n" for file in files))
+    expected = Embedder.load(model).embed(files)
+    for given, rows in (
+        ((files[1],), [1]),
+        ((files[2], files[0]), [2, 0]),
+        ((flat,), [0, 1, 2]),
+        ((f"images:{flat}",), [0, 1, 2]),
+        ((tmp_path / "list.txt",), [0, 1, 2]),
+        ((tmp_path / "table.csv",), [0, 1, 2]),
+    ):
+        told = run("embed", model, *given, "-o", tmp_path / f"out{suffix}")
+        assert told.stderr == ""
+        found = written(tmp_path / f"out{suffix}")
+        assert found.keys() == {"embeddings", "items"}
+        assert [Path(item).name for item in found["items"]] == [f"{row}.png" for row in rows]
+        assert found["embeddings"] == pytest.approx(expected[rows], abs=1e-5)
+    scored = CliRunner().invoke(app, ["evaluate", str(tmp_path / f"out{suffix}")])
+    assert scored.exit_code == 2
+    assert "label" in scored.stderr
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
+def test_labels_where_they_are_known(model: Path, images: Path, flat: Path, tmp_path: Path, suffix: str) -> None:
+    """What has none is empty there, and left out, with a note, where labels are needed."""
+    out = tmp_path / f"out{suffix}"
+    run("embed", model, flat, images, "-o", out)
+    assert written(out)["labels"] == ["", "", "", "a", "a", "b", "b"]
+    told = run("evaluate", out, "--ks", "1,2", "--json")
+    assert json.loads(told.stdout)["num_items"] == 4
+    assert "note: 3 of 7 embeddings have no label; they are left out" in told.stderr
+    dataset = read(out)
+    assert (len(dataset), dataset.notes) == (4, ("3 of 7 vectors have no label; they are left out",))
+    assert read(out, labelled=False).labels.tolist() == [-1, -1, -1, 0, 0, 1, 1]
+
+
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """A run on eight classes of four images, and its images; beside the classes lies an image without."""
+    monkeypatch.setenv("LIKEWISE_CACHE", str(tmp_path / "cache"))
+    rng = np.random.default_rng(0)
+    for number in range(33):
+        path = tmp_path / "mine" / (f"class {number // 4}" if number < 32 else "") / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)).save(path)
+    protocol = replace(load_protocol("quick"), side=16, steps=2, batch=8, dim=4, ks=(1, 2))
+    train("raw", tmp_path / "mine", protocol=protocol, out=tmp_path / "run", device="cpu")
+    return tmp_path / "run", tmp_path / "mine"
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
+def test_vectors_keep_the_split_of_their_images(trained: tuple[Path, Path], flat: Path, tmp_path: Path, suffix: str) -> None:
+    """Also beside images that the run does not know: those have no part, and are neither trained nor tested on."""
+    folder, mine = trained
+    out = tmp_path / f"vectors{suffix}"
+    told = run("embed", folder, mine, flat, "-o", out)
+    assert told.stdout.startswith("36 embeddings")
+    found = written(out)
+    own = split(read(mine), seed=0)
+    expected = {str(path): part for path, part in zip(read(mine).items.paths, own.item_parts(read(mine)), strict=True)}  # type: ignore[union-attr]
+    assert set(expected.values()) == {"train", "test"}
+    assert {item: part for item, part in zip(found["items"], found["split"], strict=True) if part} == expected
+    assert json.loads(run("evaluate", out, "--json").stdout)["num_items"] == 16
+    vectors = read(out)
+    assert "its split is used, and none is drawn" in " ".join(vectors.notes)
+    head = train("contrastive", out, settings={"steps": 2, "batch": 8, "ks": [1, 2]}, out=tmp_path / "head", device="cpu")
+    assert any("its split is used" in note for note in head.notes)
+    tested = set(vectors.label_names()[split(vectors, seed=0).train].tolist())
+    assert tested == set(read(mine).label_names()[own.train].tolist())
+
+
+def test_vectors_of_a_network_that_knows_every_class(trained: tuple[Path, Path], tmp_path: Path) -> None:
+    """A head on them cannot be scored on these classes: none of them is new."""
+    _, mine = trained
+    protocol = replace(load_protocol("quick"), side=16, steps=2, batch=8, dim=4)
+    train("raw", mine, protocol=protocol, out=tmp_path / "all", split="all-train", device="cpu")
+    run("embed", tmp_path / "all", mine, "-o", tmp_path / "all.npz")
+    with pytest.raises(ValueError, match=r"every item is marked train: .*`likewise train --split all-train` trains on all of them"):
+        train("raw", tmp_path / "all.npz", out=tmp_path / "head")
+    settings = {"steps": 2, "batch": 8}
+    assert train("raw", tmp_path / "all.npz", settings=settings, out=tmp_path / "head", split="all-train", device="cpu").scores == {}
+
+
+def test_training_and_comparing_say_how_to_arrange_classes(flat: Path, tmp_path: Path) -> None:
+    for given in (flat, sorted(flat.iterdir())[0], f"images:{flat}"):
+        for command in (
+            ("train", "raw", given, "--out", tmp_path / "run"),
+            ("compare", given, "--out", tmp_path / "run"),
+            ("doctor", given),
+        ):
+            refused = CliRunner().invoke(app, list(map(str, command)))
+            assert refused.exit_code == 2, refused.output
+            said = " ".join(refused.stderr.split())
+            assert "/CLASS/image.jpg" in said
+            assert "`likewise embed` takes them as they are" in said
+    assert not (tmp_path / "run").exists()

@@ -50,11 +50,11 @@ class Features:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Labelled items. `parts` names each item's part where the data set has an official split."""
+    """Items with their labels, as far as these are known. `parts` names each item's part where the data set has an official split."""
 
     name: str
     items: Files | Pixels | Features
-    labels: npt.NDArray[np.int64]  # (items,) index into class_names
+    labels: npt.NDArray[np.int64]  # (items,) index into class_names; -1: not known
     class_names: tuple[str, ...]
     parts: npt.NDArray[np.str_] | None = None  # (items,) of Part
     notes: tuple[str, ...] = ()  # what the reader wants the user to know: missing files, counts that differ
@@ -75,6 +75,33 @@ class Dataset:
     @property
     def num_classes(self) -> int:
         return len(self.class_names)
+
+    @property
+    def is_labelled(self) -> npt.NDArray[np.bool_]:
+        """(items,) whether the class is known."""
+        return self.labels >= 0
+
+    def label_names(self) -> npt.NDArray[np.str_]:
+        """(items,) the name of each item's class, empty where it is not known."""
+        return np.array(["", *self.class_names], dtype=np.str_)[self.labels + 1]
+
+    def require_labels(self) -> None:
+        """A ValueError, with what to do, unless the class of every item is known."""
+        if self.is_labelled.all():
+            return
+        unknown = int((~self.is_labelled).sum())
+        who = (
+            f"{self.name} has no classes"
+            if unknown == len(self)
+            else f"{unknown:,} of the {len(self):,} items of {self.name} have no class"
+        )
+        if isinstance(self.items, Files):
+            what_to_do = (
+                f"put each into a folder that is named after its class ({self.name}/CLASS/image.jpg), or list paths and labels in a .csv"
+            )
+        else:
+            what_to_do = "give a label for each"
+        raise ValueError(f"{who}: to train and to score, every item needs one; {what_to_do}. `likewise embed` takes them as they are")
 
     def subset(self, indices: npt.NDArray[np.int64]) -> Dataset:
         """These items, in this order; the classes keep their numbers."""

@@ -108,13 +108,14 @@ def split(dataset: Dataset, *, seed: int, test_share: float = 0.5, official: boo
     """
     if not 0 < test_share < 1:
         raise ValueError(f"test_share={test_share}: expected a share of the classes between 0 and 1, such as 0.5")
+    dataset.require_labels()
     fingerprint = dataset.fingerprint()
     if official and dataset.parts is not None:
         marks = set(dataset.parts.tolist())
         if "train" not in marks or marks == {"train"}:
             raise ValueError(
-                f"{dataset.name}: every item is marked {', '.join(sorted(marks))}: expected train and test items; "
-                "official=False ignores the marks and draws test classes"
+                f"{dataset.name}: every item is marked {', '.join(sorted(marks))}: expected train and test items; official=False ignores "
+                "the marks and draws test classes, `likewise train --split all-train` trains on all of them"
             )
         return _split(dataset, np.flatnonzero(dataset.parts == "train"), fingerprint, seed=seed, official=True, record=record)
     classes = np.unique(dataset.labels)
@@ -131,6 +132,7 @@ def split(dataset: Dataset, *, seed: int, test_share: float = 0.5, official: boo
 
 def all_train(dataset: Dataset) -> Split:
     """Every item trains and none is left to test on, whatever the data set's own parts: for a network that goes to work."""
+    dataset.require_labels()
     return _split(dataset, np.arange(len(dataset)), dataset.fingerprint(), seed=SPLIT_SEED, official=False, record=None)
 
 
@@ -141,6 +143,8 @@ def folds(dataset: Dataset, train_indices: Indices, *, k: int, seed: int) -> lis
     classes belong together (Omniglot's alphabets) and there are two such groups for each fold, the folds share no group.
     """
     labels = dataset.labels[train_indices]
+    if (labels < 0).any():
+        dataset.require_labels()
     classes = np.unique(labels)
     if k < 2:
         raise ValueError(f"k={k}: expected at least 2 folds")

@@ -19,7 +19,8 @@ class EmbeddingFile:
     labels: Array  # (N,) integers or strings
     gallery: Array | None = None
     gallery_labels: Array | None = None
-    parts: Array | None = None  # (N,) train, test, query or gallery, where it is known what the network was trained on
+    parts: Array | None = None  # (N,) train, test, query or gallery, where it is known what the network was trained on; or empty
+    notes: tuple[str, ...] = ()  # what was left out
 
     def part(self, name: PartName | None = None) -> "tuple[EmbeddingFile, PartName]":
         """What is to be scored, and which part that is. None: the test items, or all where it is not known which these are."""
@@ -33,11 +34,13 @@ class EmbeddingFile:
             return replace(self, parts=None), "all"
         from likewise.data.readers.parts import parts_of  # here, as the readers bring image libraries along
 
+        words = self.parts.astype(str)
+        parts = np.full(len(words), "", dtype="U7")  # empty: of data that the network was not trained on, so that nothing is known
         try:
-            parts = np.array(parts_of(self.parts.astype(str).tolist())[0])
+            parts[words != ""] = parts_of(words[words != ""].tolist())[0]
         except ValueError as fault:
             raise ValueError(f"the split beside the embeddings: {fault} (--split all scores them all)") from None
-        chosen = np.flatnonzero((parts == "train") == (name == "train"))
+        chosen = np.flatnonzero((parts != "") & ((parts == "train") == (name == "train")))
         if not len(chosen):
             raise ValueError(f"none of the {len(parts):,} embeddings is a {name or 'test'} item: --split all scores them all")
         query, gallery = (chosen[parts[chosen] == half] for half in ("query", "gallery"))
@@ -55,6 +58,7 @@ def read_embeddings(
     second file; .parquet: columns `embedding` (lists of numbers), `label` and, optionally, `split`. A split says train, test, query or
     gallery of each embedding. `embedding_name` and `label_name` are other names of the array or column.
     `labels` overrides the labels of any format: .npy, or text with one label a line, which stays text (007 is not 7).
+    Embeddings whose label is empty are left out, with a note.
     """
     path = Path(path)
     if path.suffix not in (".npz", ".npy", ".parquet"):
@@ -78,7 +82,19 @@ def read_embeddings(
             raise ValueError(f"{path} has {len(vectors)} {kind} but labels of shape {names.shape}: expected one label an embedding")
     if file.parts is not None and file.parts.shape != (len(file.embeddings),):
         raise ValueError(f"{path} has {len(file.embeddings)} embeddings but a split of shape {file.parts.shape}: expected one word each")
-    return file
+    return _with_labels(file, path)
+
+
+def _with_labels(file: EmbeddingFile, path: Path) -> EmbeddingFile:
+    """The embeddings whose label is known."""
+    if file.labels.dtype.kind != "U" or (file.labels != "").all():
+        return file
+    known = file.labels != ""
+    if not known.any():
+        raise ValueError(f"none of the {len(known):,} embeddings in {path} has a label: scores need to know which are of one class")
+    parts = None if file.parts is None else file.parts[known]
+    note = f"{(~known).sum():,} of {len(known):,} embeddings have no label; they are left out"
+    return replace(file, embeddings=file.embeddings[known], labels=file.labels[known], parts=parts, notes=(note,))
 
 
 def _existing(path: Path) -> Path:
@@ -99,11 +115,14 @@ def _load(path: Path) -> Any:
 
 def _read_npz(path: Path, embedding_name: str, label_name: str, given_labels: Array | None) -> EmbeddingFile:
     with _load(path) as archive:
+        without = " (images without classes can be embedded, not scored)" if "items" in archive and "labels" not in archive else ""
 
         def array(name: str) -> Array:
             if name not in archive:
                 names = ", ".join(archive) or "nothing"
-                raise ValueError(f"{path} has no array {name!r}, it holds {names}: save with numpy.savez(file, embeddings=..., labels=...)")
+                raise ValueError(
+                    f"{path} has no array {name!r}, it holds {names}: save with numpy.savez(file, embeddings=..., labels=...){without}"
+                )
             try:
                 loaded: Array = archive[name]
             except (ValueError, zipfile.BadZipFile) as fault:
@@ -139,6 +158,8 @@ def _read_parquet(path: Path, embedding_name: str, label_name: str, given_labels
         import pyarrow.parquet
     except ImportError as fault:
         raise ValueError(f'reading {path} needs pyarrow: pip install "likewise[parquet]"') from fault
+    from likewise.data.readers.features import vector_column  # here, as the readers bring image libraries along
+
     try:
         columns = pyarrow.parquet.read_schema(path).names
         wanted = [embedding_name] + ([label_name] if given_labels is None else [])
@@ -151,30 +172,12 @@ def _read_parquet(path: Path, embedding_name: str, label_name: str, given_labels
         table = pyarrow.parquet.read_table(path, columns=wanted)
     except pyarrow.ArrowInvalid as fault:
         raise ValueError(f"{path} is not a readable Parquet file ({fault})") from fault
-    for name in wanted:
-        if table[name].null_count:
-            raise ValueError(f"column {name!r} of {path} has {table[name].null_count} empty entries: drop these rows")
+    if table[embedding_name].null_count:
+        raise ValueError(f"column {embedding_name!r} of {path} has {table[embedding_name].null_count} empty entries: drop these rows")
     if given_labels is None:
-        given_labels = np.asarray(table[label_name].to_numpy())
+        labels = table[label_name]
+        given_labels = np.asarray((labels.cast(pyarrow.string()).fill_null("") if labels.null_count else labels).to_numpy())
         given_labels = given_labels.astype(str) if given_labels.dtype.kind == "O" else given_labels
-    parts = np.asarray(table["split"].to_numpy()).astype(str) if wanted[-1] == "split" and label_name != "split" else None
-    vectors = _list_column(table[embedding_name].combine_chunks(), f"column {embedding_name!r} of {path}")
+    parts = np.asarray(table["split"].fill_null("").to_numpy()).astype(str) if wanted[-1] == "split" and label_name != "split" else None
+    vectors = vector_column(table[embedding_name].combine_chunks(), f"column {embedding_name!r} of {path}")
     return EmbeddingFile(vectors, given_labels, parts=parts)
-
-
-def _list_column(column: Any, what: str) -> Array:
-    """(N, d) array from an Arrow column of lists, without a Python object a number."""
-    import pyarrow
-    import pyarrow.compute
-
-    kind = column.type
-    if not (pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind) or pyarrow.types.is_fixed_size_list(kind)):
-        raise ValueError(f"{what} is {kind}: expected lists of numbers")
-    lengths = pyarrow.compute.unique(pyarrow.compute.list_value_length(column)).to_pylist()
-    if len(lengths) > 1:
-        raise ValueError(f"{what} has lists of {min(lengths)} to {max(lengths)} numbers: expected the same number everywhere")
-    values = column.flatten()
-    if values.null_count:
-        raise ValueError(f"{what} has {values.null_count} empty numbers: drop these rows")
-    flat: Array = values.to_numpy(zero_copy_only=False)
-    return flat.reshape(len(column), lengths[0] if lengths else 0)

@@ -28,7 +28,7 @@ SCORED: dict[PartName, str] = {
 }
 
 
-def run_embed(run: Path, data: str, out: Path, *, levels: str | None, mirror: bool, device: str) -> None:
+def run_embed(run: Path, data: list[str], out: Path, *, levels: str | None, mirror: bool, device: str) -> None:
     """Writes the embeddings of DATA by RUN to a file, and says where."""
     chosen = None if levels is None else cast(tuple[Level, ...], tuple(name.strip() for name in levels.split(",")))  # `embed` checks them
     with progress_bar() as on_progress:
@@ -87,7 +87,7 @@ def run_evaluate(
             device=checked_device(device),
             on_step=None if on_progress is None else lambda step: on_progress(step, 0, 0),
         )
-    for note in () if look is None else look.notes:
+    for note in (*embeddings.notes, *(() if look is None else look.notes)):
         _note(note)
     if as_json:
         told = {"file": str(file), "split": scored, "look": None if look is None else look.as_json(), **summary.as_json()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,7 +14,7 @@ from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features, Files
 from likewise.data.ledger import CountedLook, Occasion
 from likewise.data.packed import left_out
-from likewise.data.readers import read
+from likewise.data.readers import read, read_to_embed
 from likewise.data.splits import Split
 from likewise.evaluation.embedding_file import EmbeddingFile, PartName
 from likewise.files import write_whole
@@ -47,7 +47,7 @@ def embeddings_to_score(
     own = _own_split(run, embedder, dataset, on_note=on_note)
     if own is None:
         vectors, kept = _embedded(embedder, dataset, on_progress=on_progress, on_note=on_note)
-        return EmbeddingFile(vectors, _names(dataset)[kept]), None
+        return EmbeddingFile(vectors, dataset.label_names()[kept]), None
     if not own.test.num_items and part in (None, "test"):
         raise ValueError(
             f"{run} was trained on every class of {dataset.name}, so that none of its items is a test item: give items of other classes, "
@@ -61,12 +61,12 @@ def embeddings_to_score(
         indices = opened.indices if part != "all" else indices
     vectors, kept = _embedded(embedder, dataset.subset(indices), on_progress=on_progress, on_note=on_note)
     chosen = indices[kept]
-    return EmbeddingFile(vectors, _names(dataset)[chosen], parts=own.item_parts(dataset)[chosen]), own.test.look
+    return EmbeddingFile(vectors, dataset.label_names()[chosen], parts=own.item_parts(dataset)[chosen]), own.test.look
 
 
 def write_embeddings(
     run: Path,
-    data: str,
+    data: str | Sequence[str],
     out: Path,
     *,
     device: str = "cpu",
@@ -75,22 +75,42 @@ def write_embeddings(
     on_progress: ProgressCallback | None = None,
     on_note: OnNote | None = None,
 ) -> tuple[int, int]:
-    """Every item of DATA as a row of a file: its embedding, label, name and, where the run was trained on DATA, its part (`split`).
+    """Every item of DATA, one or several specs, as a row of a file: its embedding and name, its label where that is known, and, where the
+    run was trained on these data, its part (`split`).
 
-    Gives the file's rows and their width. on_note: is told of images that were left out, and of data that is not the run's.
+    What only some items have is empty for the others. Gives the file's rows and their width. on_note: is told of images that were left
+    out, and of data that is not the run's.
     """
     if out.suffix not in _WRITERS:
         raise ValueError(f"{out} ends in {out.suffix or 'nothing'!r}: expected {' or '.join(_WRITERS)}")
     embedder = Embedder.load(run, device=device)
-    dataset = read(data)
-    vectors, kept = _embedded(embedder, dataset, levels=levels, mirror=mirror, on_progress=on_progress, on_note=on_note)
-    items = [str(path) for path in dataset.items.paths] if isinstance(dataset.items, Files) else dataset.item_names()
-    columns = {"labels": _names(dataset)[kept], "items": np.array(items)[kept]}
-    own = _own_split(run, embedder, dataset, on_note=on_note)
-    if own is not None:
-        columns["split"] = own.item_parts(dataset)[kept]
-    write_whole(out, lambda file: _WRITERS[out.suffix](file, vectors, columns))
+    embedded, columns = [], []
+    for dataset in read_to_embed([data] if isinstance(data, str) else data):
+        if on_note is not None and isinstance(dataset.items, Files):
+            for note in dataset.notes:
+                on_note(note)
+        vectors, kept = _embedded(embedder, dataset, levels=levels, mirror=mirror, on_progress=on_progress, on_note=on_note)
+        items = [str(path) for path in dataset.items.paths] if isinstance(dataset.items, Files) else dataset.item_names()
+        parts = _own_parts(run, embedder, dataset, on_note=on_note)
+        embedded.append(vectors)
+        columns.append({"labels": dataset.label_names()[kept], "items": np.array(items)[kept], "split": parts[kept]})
+    vectors = np.concatenate(embedded)
+    whole = {name: np.concatenate([column[name] for column in columns]) for name in columns[0]}
+    known = {name: column for name, column in whole.items() if (column != "").any()}
+    write_whole(out, lambda file: _WRITERS[out.suffix](file, vectors, known))
     return vectors.shape[0], vectors.shape[1]
+
+
+def _own_parts(run: Path, embedder: Embedder, dataset: Dataset, *, on_note: OnNote | None) -> npt.NDArray[np.str_]:
+    """(items,) the parts that they had when the embedder was trained, empty where that is not known. What has no class had none."""
+    labelled = np.flatnonzero(dataset.is_labelled)
+    parts = np.full(len(dataset), "", dtype="U7")
+    if len(labelled):
+        trained_on = dataset if len(labelled) == len(dataset) else dataset.subset(labelled)
+        own = _own_split(run, embedder, trained_on, on_note=on_note)
+        if own is not None:
+            parts[labelled] = own.item_parts(trained_on)
+    return parts
 
 
 def _own_split(run: Path, embedder: Embedder, dataset: Dataset, *, on_note: OnNote | None) -> Split | None:
@@ -136,10 +156,6 @@ def _embedded(
     return embedder.embed(packed, levels=levels, mirror=mirror, on_progress=on_progress), packed.indices.numpy()
 
 
-def _names(dataset: Dataset) -> npt.NDArray[np.str_]:
-    return np.array(dataset.class_names)[dataset.labels]
-
-
 def _write_npz(file: BinaryIO, vectors: npt.NDArray[Any], columns: Columns) -> None:
     np.savez(file, allow_pickle=False, embeddings=vectors, **columns)
 
@@ -152,7 +168,8 @@ def _write_parquet(file: BinaryIO, vectors: npt.NDArray[Any], columns: Columns) 
         raise ValueError('writing .parquet needs pyarrow: pip install "likewise[parquet]", or choose .npz') from fault
     flat = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(vectors.ravel()), vectors.shape[1])
     names = {"labels": "label", "items": "item", "split": "split"}
-    table = pyarrow.table({"embedding": flat, **{names[name]: pyarrow.array(column) for name, column in columns.items()}})
+    texts = {names[name]: pyarrow.array(column, mask=column == "") for name, column in columns.items()}
+    table = pyarrow.table({"embedding": flat, **texts})
     pyarrow.parquet.write_table(table, file)
 
 

@@ -70,7 +70,7 @@ def test_nothing_pickled_is_loaded(tmp_path: Path) -> None:
     ("arrays", "words"),
     [
         ({"x": VECTORS}, "no array features or embeddings, it holds x"),
-        ({"features": VECTORS}, "no array labels"),
+        ({"features": VECTORS}, "vectors without labels: to train and to score, every vector needs one"),
         ({"features": VECTORS[0], "labels": [1, 2, 3]}, r"shape \(items, dimensions\)"),
         ({"features": VECTORS, "labels": [1, 2, 3]}, r"4 vectors, but labels of shape \(3,\)"),
         ({"features": VECTORS, "labels": [0.5, 1, 2, 3]}, "whole numbers or text"),

@@ -92,7 +92,7 @@ def test_every_reader_has_words_and_typed_options() -> None:
     for name, reader in READERS.items():
         assert reader.about, name
         assert reader.options.keys() <= {
-            *("classes", "images", "size", "seed", "strict", "boxes", "labels", "delimiter"),
+            *("classes", "images", "size", "seed", "strict", "boxes", "labels", "delimiter", "labelled"),
             *("path_column", "label_column", "split_column"),
         }, name
         assert reader.has_path == (reader.recognises is not None), name

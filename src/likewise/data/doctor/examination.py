@@ -38,6 +38,7 @@ def diagnose_dataset(
     """
     if len(dataset) == 0:
         raise ValueError(f"{dataset.name} has no items: expected at least one")
+    dataset.require_labels()
     if workers is not None and workers < 1:
         raise ValueError(f"workers={workers}: expected at least 1, or None for one a core")
     parts = dataset.parts if parts is None else parts

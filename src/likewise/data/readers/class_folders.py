@@ -15,31 +15,31 @@ from likewise.data.readers.parts import is_part_word, parts_of
 _ONLY_NAMED = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF"}  # Pillow knows these files by name but does not decode them
 
 
-def read_folder(path: Path, *, strict: bool = False) -> Dataset:
+def read_folder(path: Path, *, strict: bool = False, labelled: bool = True) -> Dataset:
     """Images in class folders of any depth.
 
     The class is the whole path of the image's folder below the root: `birds/sparrow/1.jpg` is of class `birds/sparrow`. Hidden files and
     folders are left out, links are followed. Where the only folders at the top are parts (train and test; train, query and gallery; a
     val besides or instead of test), they are the official split and the class is the path below them.
-    strict: images that lie in no class folder are an error, not a note.
+    strict: images that lie in no class folder are an error, not a note.  labelled=False keeps them, without a class.
     """
     root = path
     if not root.is_dir():
         raise ValueError(f"{root} is {'a file' if root.exists() else 'not there'}: expected a folder of class folders")
-    images = _images(root)
+    images = images_below(root)
     if not images:
         raise ValueError(
             f"{root} holds no images: expected {root}/CLASS/image.jpg, of any type that Pillow reads ({len(image_extensions())} extensions)"
         )
     loose = [file for file in images if len(file.parts) == 1]
     placed = [file for file in images if len(file.parts) > 1]
-    if not placed:
+    if not placed and labelled:
         raise ValueError(
             f"all {len(loose)} images lie directly in {root}, so they have no class: expected {root}/CLASS/image.jpg, or a table of "
-            "paths and labels (table:/path.csv)"
+            "paths and labels (table:/path.csv); `likewise embed` takes them as they are"
         )
     notes = []
-    if loose:
+    if loose and labelled:
         words = f"{len(loose):,} images lie directly in {root} and have no class, first {loose[0].name}"
         if strict:
             raise ValueError(f"{words}: move them into class folders, or read without strict")
@@ -53,7 +53,9 @@ def read_folder(path: Path, *, strict: bool = False) -> Dataset:
         notes.extend(part_notes)
     else:
         rows = [ListedImage(root / file, "/".join(file.parts[:-1])) for file in placed]
-    if len({row.label for row in rows}) == 1:
+    if not labelled:
+        rows += [ListedImage(root / file, "") for file in loose]
+    if labelled and len({row.label for row in rows}) == 1:
         notes.append(f"there is one class, {rows[0].label!r}: enough to embed, too little to train or to score")
     return dataset_of(root.resolve().name or "folder", rows, strict=strict, notes=notes)
 
@@ -65,7 +67,7 @@ def image_extensions() -> frozenset[str]:
     return frozenset(extension for extension, kind in registered.items() if kind in Image.OPEN and kind not in _ONLY_NAMED)
 
 
-def _images(root: Path) -> list[Path]:
+def images_below(root: Path) -> list[Path]:
     """Image files below the root, relative to it, in one order on every machine."""
     extensions = image_extensions()
     images: list[Path] = []

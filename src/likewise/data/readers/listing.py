@@ -17,7 +17,7 @@ class ListedImage:
     """One listed image."""
 
     path: Path
-    label: str
+    label: str  # empty: not known
     part: Part | None = None
     box: Box | None = None
 
@@ -56,17 +56,17 @@ def dataset_of(
         told.append(f"{words}; they are left out")
     if not kept:
         raise ValueError(f"{name}: no images are listed")
-    labels = {row.label for row in kept}
+    labels = {row.label for row in kept if row.label}
     class_names = [label for label in class_order if label in labels] if class_order is not None else sorted(labels)
     number = {label: i for i, label in enumerate(class_names)}
     boxes = tuple(row.box for row in kept if row.box is not None)
-    parts = [row.part for row in kept if row.part is not None]
+    parts = [row.part or "" for row in kept]
     dataset = Dataset(
         name=name,
         items=Files(tuple(row.path for row in kept), boxes or None),
-        labels=np.array([number[row.label] for row in kept], dtype=np.int64),
+        labels=np.array([number.get(row.label, -1) for row in kept], dtype=np.int64),
         class_names=tuple(class_names),
-        parts=np.array(parts, dtype=np.str_) if parts else None,
+        parts=np.array(parts, dtype=np.str_) if any(parts) else None,
     )
     differences = count_notes(dataset, published or {})
     if strict and differences:

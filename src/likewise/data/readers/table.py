@@ -35,26 +35,27 @@ def read_table(
     delimiter: str | None = None,
     boxes: bool = True,
     strict: bool = False,
+    labelled: bool = True,
 ) -> Dataset:
     """A row an image: columns path and label; optional split (train, test, query, gallery, validation), is_query and is_gallery, and a
     box (x_1, y_1, x_2, y_2, or left, top, right, bottom, or one column bbox of four numbers). open-metric-learning's tables are read as
     they are.
 
     Paths are relative to the table's folder, or to `images`. Labels are kept as the text they are. boxes=False leaves the boxes unused.
-    strict: a missing file is an error, not a note.
+    strict: a missing file is an error, not a note.  labelled=False: rows may have no label, and the table no column of them.
     """
     if not path.is_file():
         raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'not there'}: expected a table, .csv or .parquet")
     table = _parquet(path) if path.suffix.lower() == ".parquet" else _delimited(path, delimiter)
     for option, column in (("path_column", path_column), ("label_column", label_column)):
-        if column not in table:
+        if column not in table and (labelled or column == path_column):
             raise ValueError(f"{path} has no column {column!r}, it has {', '.join(table)}: name the right one with {option}=...")
     if split_column != "split" and split_column not in table:
         raise ValueError(f"{path} has no column {split_column!r}, it has {', '.join(table)}: name the right one with split_column=...")
     num_rows = len(table[path_column])
     if not num_rows:
         raise ValueError(f"{path} has no rows below its header")
-    for column in (path_column, label_column):
+    for column in (path_column, label_column) if labelled else (path_column,):
         empty = [i for i, value in enumerate(table[column]) if _is_empty(value)]
         if empty:
             raise ValueError(
@@ -64,11 +65,11 @@ def read_table(
     paths = [root / str(value) for value in table[path_column]]
     parts, notes = _parts(path, table, split_column)
     cuts = _boxes(path, table, paths) if boxes else None
+    labels = ["" if _is_empty(label) else str(label) for label in table.get(label_column, [None] * num_rows)]
     rows = [
-        ListedImage(paths[i], str(table[label_column][i]), None if parts is None else parts[i], None if cuts is None else cuts[i])
-        for i in range(num_rows)
+        ListedImage(paths[i], labels[i], None if parts is None else parts[i], None if cuts is None else cuts[i]) for i in range(num_rows)
     ]
-    if len({row.label for row in rows}) == 1:
+    if labelled and len(set(labels)) == 1:
         notes = (*notes, f"there is one class, {rows[0].label!r}: enough to embed, too little to train or to score")
     return dataset_of(path.stem, rows, strict=strict, notes=notes)
 
