@@ -13,7 +13,8 @@ import pytest
 from torch import Tensor
 
 from likewise.comparison.folder import ComparisonFolder, find_folder, open_folder
-from likewise.comparison.plan import Piece, Plan, Progress
+from likewise.comparison.plan import Piece, Plan
+from likewise.comparison.plan_progress import Progress
 from likewise.comparison.request import Request, make_plan, read_datasets
 from likewise.comparison.store import Owner
 from likewise.comparison.workshop import Context, Workshop

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from likewise.cli import app
 from likewise.comparison.folder import DATABASE
-from likewise.comparison.plan import Progress
+from likewise.comparison.plan_progress import Progress
 from likewise.comparison.results import ComparisonResults
 
 from .tiny import DATA, table_of, tiny_compare

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from likewise.comparison.folder import find_folder, open_folder
-from likewise.comparison.plan import Claim, Piece, Progress
+from likewise.comparison.plan import Claim, Piece
+from likewise.comparison.plan_progress import Progress
 from likewise.comparison.request import Request, make_plan, methods_of, read_datasets
 from likewise.comparison.results import ComparisonResults
 from likewise.comparison.workshop import Context, Workshop

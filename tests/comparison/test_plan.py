@@ -11,8 +11,10 @@ from typing import get_args
 
 import pytest
 
+from likewise.comparison.baselines import INITIALISED
 from likewise.comparison.folder import difference
-from likewise.comparison.plan import NO_METHOD, Claim, Piece, Plan, Progress, Source, why_apart
+from likewise.comparison.plan import Claim, Piece, Plan, Source, why_apart
+from likewise.comparison.plan_progress import Progress
 from likewise.comparison.request import PAPER_METHODS, methods_of
 from likewise.comparison.tuning import draw_sets
 from likewise.configuration import with_settings
@@ -36,7 +38,7 @@ def plan_of(
     found = tuple(map(load_method, methods))
     return Plan(
         data=(Source("glyphs", "glyphs", {"fingerprint": "f", "test_digest": "t"}),),
-        methods=(*found, NO_METHOD),
+        methods=(*found, INITIALISED),
         protocol=tiny_protocol(),
         trials=trials,
         folds=folds,
@@ -380,7 +382,7 @@ def test_who_stands_apart() -> None:
         assert bool(reason) == (kind != "linear")
         assert "head" in reason or not reason
     assert why_apart(with_settings(raw, {"head.dim": 8, "memory": 64, "norm": 3.0, "rates.head": 2.0}), protocol, 8) == ""
-    assert why_apart(NO_METHOD, protocol, 8) == "no training"
+    assert why_apart(INITIALISED, protocol, 8) == "no training"
 
 
 def test_piece_keys_tell_all_and_are_read_again() -> None:

@@ -15,7 +15,8 @@ from typing import Protocol as Interface
 from likewise.comparison.database import storage_faults_explained, without_passwords
 from likewise.comparison.folder import BEST, NETWORKS, ComparisonFolder, open_folder
 from likewise.comparison.gather import Gatherer
-from likewise.comparison.plan import OnProgress, Piece, Progress
+from likewise.comparison.plan import Piece
+from likewise.comparison.plan_progress import OnProgress, Progress
 from likewise.comparison.request import Request, chosen_protocol, make_plan, read_datasets
 from likewise.comparison.results import ComparisonResults, MethodResult
 from likewise.comparison.tuning import Study, record_studies

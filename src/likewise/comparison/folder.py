@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from likewise.comparison.baselines import BASELINES
 from likewise.comparison.database import sqlite_url, use_write_ahead_log, without_passwords
 from likewise.comparison.plan import Plan
 from likewise.comparison.store import Store
@@ -125,10 +126,10 @@ def _begin(path: Path, plan: Plan, *, store: str | None, command: str) -> tuple[
 
 def _comparable(plan: Plan) -> dict[str, Any]:
     table = plan.as_table()
-    for name in ("sets", "notes", "extensions"):  # the first two follow from what is compared
+    for name in ("sets", "notes", "extensions"):  # the first two follow from what is compared, as do the baselines
         del table[name]
     table["data"] = {
         source["name"]: {"content": source["split"]["fingerprint"], "test": source["split"]["test_digest"]} for source in table["data"]
     }
-    table["methods"] = {method["name"]: method for method in table["methods"]}
+    table["methods"] = {method["name"]: method for method in table["methods"] if method["name"] not in BASELINES}
     return table

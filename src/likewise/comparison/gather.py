@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from likewise.comparison.baselines import competes
 from likewise.comparison.folder import EMBEDDINGS, ITEMS, OPENINGS
-from likewise.comparison.plan import DECIDING_SCORE, Claim, Piece, Plan, Progress, why_apart
+from likewise.comparison.plan import DECIDING_SCORE, Claim, Piece, Plan, why_apart
+from likewise.comparison.plan_progress import Progress
 from likewise.comparison.results import ComparisonResults, Curve, MethodResult, TestItems, Trial, point_in_words
 from likewise.comparison.statistics import estimates, judged, rank_test
 from likewise.comparison.store import PieceResult, Store
@@ -148,7 +150,7 @@ class Gatherer:
     def _method(self, method: Method, data: str, point: str, queries: dict[str, list[PerQuery]]) -> MethodResult | None:
         trainings: list[PieceResult] = []
         scored: list[PieceResult] = []
-        for seed in range(self.plan.seeds):
+        for seed in range(self.plan.seeds_of(method)):
             final = Piece("final", data, point, method.name, seed)
             for piece, into in ((final, trainings), (replace(final, kind="score"), scored)):
                 if not self.progress.is_done(piece):
@@ -158,7 +160,7 @@ class Gatherer:
                     into.append(result)
                 else:
                     self.notes.append(f"{method.title} failed with {piece.in_words}: {result.failure}")
-        if len(scored) < self.plan.seeds:  # fewer seeds than the others have would not be equal conditions
+        if len(scored) < self.plan.seeds_of(method):  # fewer seeds than the others have would not be equal conditions
             return None
         self._note_skipped(data, "training", trainings[0].facts["skipped"])
         queries[method.name] = [PerQuery.from_bytes(result.arrays) for result in scored if result.arrays is not None]
@@ -172,22 +174,23 @@ class Gatherer:
         curves = [_curve(seed, result.facts["rows"]) for seed, result in enumerate(trainings) if result.facts["rows"]]
         if chosen is not None and curves and not point:
             curves[0] = self._with_validation(curves[0], data, method.name, chosen)
-        width = scored[0].facts["width"]
+        width, seedless = scored[0].facts["width"], competes(method)
         return MethodResult(
             name=method.name,
-            title=method.title,
+            title=f"{method.title} ({width:,}-d)" if seedless and width != self.plan.protocol.dim else method.title,
             dataset=data,
             apart=why_apart(method, self.plan.at_point(point), width),
             dim=width,
             settings=settings,
             defaults={name: at(method, name) for name in settings},
-            scores=estimates([result.facts["scores"] for result in scored], queries[method.name]),
+            scores=estimates([result.facts["scores"] for result in scored], queries[method.name], seedless=seedless),
             seconds=tuple(result.facts["training_seconds"] for result in trainings),
             memory_bytes=max(result.facts["peak_bytes"] for result in trainings),
             curves=tuple(curves),
             trials=tuple(self._trials(data, method.name)) if not point else (),
             published={name: value / 100 for name, value in method.published.get(self.plan.protocol.name, {}).items()},
             embeddings=self.context.folder / EMBEDDINGS / scored[0].facts["embeddings"],
+            seedless=seedless,
         )
 
     def _trials(self, data: str, method: str) -> list[Trial]:

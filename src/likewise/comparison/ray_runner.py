@@ -10,7 +10,8 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from likewise.comparison.plan import OnProgress, Piece, Progress
+from likewise.comparison.plan import Piece
+from likewise.comparison.plan_progress import OnProgress, Progress
 from likewise.comparison.store import Owner, PieceResult, Store
 from likewise.comparison.workers import MOST_DEATHS, Orders, signs_of_life
 from likewise.comparison.workshop import Context, Workshop

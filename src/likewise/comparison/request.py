@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from likewise.checks import known_name
-from likewise.comparison.plan import NO_METHOD, SWEEPABLE, UNTRAINED, Plan, Source
+from likewise.comparison.baselines import BASELINES, baselines
+from likewise.comparison.plan import SWEEPABLE, Plan, Source
 from likewise.comparison.tuning import check_trials, draw_sets, tuning_folds
 from likewise.configuration import Choice, Uniform, divided, with_settings
-from likewise.data.dataset import Dataset
+from likewise.data.dataset import Dataset, Features
 from likewise.data.readers import read
 from likewise.data.splits import SPLIT_SEED, Fold, Split, split
 from likewise.environment import checked_device
@@ -123,9 +124,10 @@ def methods_of(asked: MethodsAsked | None, protocol: str, *, there: Sequence[Met
         if isinstance(entry, str) and entry.startswith("+") and not adds:
             raise ValueError(f"methods {listed([str(entry) for entry in given])}: give all of them after a +, to add them, or none")
         for method in _named_methods(entry.removeprefix("+") if isinstance(entry, str) else entry):
-            if method.name == UNTRAINED or "|" in method.name:
+            if method.name in BASELINES or "|" in method.name:
                 raise ValueError(
-                    f"method name {method.name!r}: expected a name without '|' and other than {UNTRAINED!r}, which is always there"
+                    f"method name {method.name!r}: expected a name without '|' and other than {' and '.join(BASELINES)}, which a "
+                    "comparison has of itself"
                 )
             if adds and method.name in methods:
                 continue  # the same command goes on with what it began
@@ -184,7 +186,7 @@ def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[
         raise ValueError(f"{what}: put it into a method file and give that file among the methods")
     protocol = with_settings(chosen, ({} if request.equal is None else {"equal": request.equal}) | dict(request.settings))
     weights = protocol.weights_file(request.weights)
-    methods = methods_of(request.methods, chosen.name, there=() if there is None else there.methods[:-1])
+    methods = methods_of(request.methods, chosen.name, there=() if there is None else there.compared)
     usual: Protocol | Plan = protocol if there is None else there
     tune = request.tune or usual.tune
     num_folds = usual.folds if request.folds is None else request.folds
@@ -209,7 +211,7 @@ def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[
     searched = [_with_batches(method, protocol, [labels for sides in trained_on.values() for labels in sides]) for method in methods]
     return Plan(
         data=tuple(sources),
-        methods=(*methods, NO_METHOD),
+        methods=(*methods, *baselines(has_features=weights is not None or all(map(_is_of_vectors, datasets.values())))),
         protocol=protocol,
         trials=trials,
         folds=num_folds,
@@ -223,6 +225,10 @@ def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[
         else {},
         notes=tuple(notes),
     )
+
+
+def _is_of_vectors(dataset: Dataset) -> bool:
+    return isinstance(dataset.items, Features)
 
 
 def _with_batches(method: Method, protocol: Protocol, trained_on: Sequence[Labels]) -> Method:

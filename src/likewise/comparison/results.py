@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from likewise.comparison.plan import UNTRAINED, Extension
+from likewise.comparison.baselines import BASELINES
+from likewise.comparison.plan import Extension
 from likewise.comparison.tuning import TrialState
 from likewise.data.ledger import CountedLook
 from likewise.evaluation.verdict import Verdict
@@ -89,6 +90,12 @@ class MethodResult:
     published: dict[str, float] = field(default_factory=dict)  # the paper's own figures, where the protocol is that paper's
     sweep: dict[str, int] = field(default_factory=dict)  # {"dim": 64}; empty outside sweeps
     embeddings: Path | None = None  # .npy float16 (test items, dim) of the first seed
+    seedless: bool = False  # no seed changes it, so that there is one
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it is a method, and no baseline."""
+        return self.name not in BASELINES
 
     @property
     def mean_seconds(self) -> float:
@@ -210,8 +217,8 @@ class Board:
 
     @property
     def winner(self) -> MethodResult | None:
-        """What to put to work: the best that was trained, though none ran under equal conditions."""
-        return next((method for method in self.methods if method.name != UNTRAINED), None)
+        """What to put to work: the best, trained or not, though it ran under conditions of its own; never a network of random weights."""
+        return next((method for method in self.methods if method.is_trained or not method.apart), None)
 
     @property
     def methods(self) -> tuple[MethodResult, ...]:

@@ -32,11 +32,12 @@ class RankTest:
         return self.critical_difference <= len(self.average_ranks) - 1
 
 
-def estimates(scores: Sequence[Mapping[str, float]], per_query: Sequence[PerQuery]) -> dict[str, Estimate]:
+def estimates(scores: Sequence[Mapping[str, float]], per_query: Sequence[PerQuery], *, seedless: bool = False) -> dict[str, Estimate]:
     """Mean, deviation and 95 % interval of every score, from each seed's scores and each seed's queries.
 
     Two things could have come out otherwise, the seed and the test classes: their variances are summed (evaluation.uncertainty). Cluster
     scores (NMI, AMI) belong to no query: theirs is t(S - 1) s / sqrt(S) over seeds. Where no noise is seen there is no interval.
+    seedless: no seed changes anything, so that one lacks none.
     """
     intervals = mean_intervals(per_query, level=LEVEL)
     num_classes = len(class_tables(per_query)[1])
@@ -46,7 +47,7 @@ def estimates(scores: Sequence[Mapping[str, float]], per_query: Sequence[PerQuer
         mean = math.fsum(values) / len(values)
         deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
         is_of_queries = name in per_query[0].scores
-        lacking = ["seeds"] * (deviation is None) + ["classes"] * (num_classes == 1 or not is_of_queries)
+        lacking = ["seeds"] * (deviation is None and not seedless) + ["classes"] * (num_classes == 1 or not is_of_queries)
         low = high = None
         if name in intervals:
             low, high = intervals[name].low, intervals[name].high
@@ -69,7 +70,14 @@ def judged(
     if not sound:
         return list(results), None
     weights = tables[next(iter(sound))][1]
-    found = verdict(sound, level=LEVEL, look=look, indifferent=indifferent, weights=weights)
+    found = verdict(
+        sound,
+        level=LEVEL,
+        look=look,
+        indifferent=indifferent,
+        weights=weights,
+        seedless=[result.name for result in results if result.seedless and result.name in sound],
+    )
     return [_beside_the_best(result, found) if result.name in sound else result for result in results], found
 
 

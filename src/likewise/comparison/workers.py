@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from likewise.comparison.database import DatabaseFault
-from likewise.comparison.plan import OnProgress, Progress
+from likewise.comparison.plan_progress import OnProgress, Progress
 from likewise.comparison.store import Owner, PieceResult, Store, this_host
 from likewise.comparison.workshop import Context, Workshop
 

@@ -15,9 +15,11 @@ from typing import Any, BinaryIO
 import numpy as np
 import torch
 
+from likewise.comparison.baselines import WHITENING, is_baseline
 from likewise.comparison.database import is_storage_fault
 from likewise.comparison.folder import EMBEDDINGS, ITEMS, NETWORKS, OPENINGS
-from likewise.comparison.plan import DECIDING_SCORE, LOOKS, UNTRAINED, Piece, Plan, Progress
+from likewise.comparison.plan import DECIDING_SCORE, LOOKS, Piece, Plan
+from likewise.comparison.plan_progress import Progress
 from likewise.comparison.store import PieceResult
 from likewise.comparison.tuning import tuning_folds
 from likewise.configuration import as_table, from_table
@@ -28,7 +30,9 @@ from likewise.data.packed import PackedImages
 from likewise.data.splits import Split
 from likewise.environment import num_threads
 from likewise.files import file_digest, write_whole
+from likewise.methods import Method
 from likewise.models.network import Network, NetworkSpec, make_network
+from likewise.models.whitening import whiten
 from likewise.protocols import Protocol
 from likewise.training.feeds import Feed, make_feed
 from likewise.training.fit import fit
@@ -136,11 +140,11 @@ class Workshop:
         with self._split(piece.data).test.closed("training"):
             feed = self._training_feed(piece.data, watch)
             with watch.measures("training"):
-                if method.name == UNTRAINED:
-                    weights = self.context.weights
-                    spec = untrained_spec(method, protocol, feed.in_features, pretrained=weights is not None)
-                    network = make_network(spec, seed=piece.number, weights=weights)
-                    facts: dict[str, Any] = {"rows": [], "training_seconds": 0.0, "peak_bytes": 0}
+                if is_baseline(method):
+                    began = time.perf_counter()
+                    network = self._baseline(method, protocol, feed, seed=piece.number)
+                    spent = time.perf_counter() - began if method.name == WHITENING else 0.0
+                    facts: dict[str, Any] = {"rows": [], "training_seconds": spent, "peak_bytes": 0}
                 else:
                     trained = fit(method, protocol, feed, seed=piece.number, weights=self.context.weights, device=self.context.device)
                     network = trained.network
@@ -149,6 +153,15 @@ class Workshop:
             path = self.context.network_file(piece)
             facts |= {"network": path.name, "digest": save_network(network, path), "skipped": [str(problem) for problem in feed.skipped]}
         return PieceResult(facts)
+
+    def _baseline(self, method: Method, protocol: Protocol, feed: Feed, *, seed: int) -> Network:
+        weights = self.context.weights
+        spec = untrained_spec(method, protocol, feed.in_features, pretrained=weights is not None)
+        network = make_network(spec, seed=seed, weights=weights)
+        if method.name != WHITENING:
+            return network
+        features = embed_feed(network.to(self.context.device), feed, protocol, device=self.context.device)
+        return network.with_whitening(whiten(features, feed.labels, shrinkage="auto"))
 
     def _score(self, piece: Piece, progress: Progress, watch: Stopwatch) -> PieceResult:
         path = self.context.network_file(replace(piece, kind="final"))

@@ -59,6 +59,12 @@ class Verdict:
     look: int
     _noise: Noise = field(repr=False, compare=False)
 
+    @property
+    def fewest_seeds(self) -> int:
+        """Of a method that seeds change; 0 where there is none."""
+        seeded = np.isfinite(self._noise.seed_freedom)
+        return min((count for count, counts in zip(self.num_seeds.values(), seeded, strict=True) if counts), default=0)
+
     def detectable(self, seeds: int) -> float:
         """The lead over a typical other method that so many seeds of each would tell from noise four times in five, at the noise seen here.
 
@@ -241,7 +247,7 @@ def _undecided(result: Verdict, to_best: Spread, *, in_points: bool) -> str | No
         return None  # noise is what stands between them, and it is known well enough
     if _needed(replace(to_best, class_freedom=np.inf), alpha) < _needed(replace(to_best, seed_freedom=certain), alpha):
         return f"{classes} say too little of how much classes differ: {among} they tell a lead of {words(told)}. Take at least 10 classes."
-    seeds = min(count for count, freedom in zip(result.num_seeds.values(), result._noise.seed_freedom, strict=True) if np.isfinite(freedom))
+    seeds = result.fewest_seeds
     more, many = (5, 10) if seeds < 5 else (2 * seeds, 4 * seeds)
     lead = -float(to_best.value[1])
     again = result.next_look

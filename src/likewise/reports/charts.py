@@ -96,7 +96,7 @@ def critical_difference_chart(results: ComparisonResults, titles: Mapping[str, s
 def power_chart(board: Board) -> list[Chart]:
     """Where the noise is known: what it would take to tell more apart."""
     verdict = board.verdict
-    if not board.names_winner or verdict is None or not math.isfinite(verdict.detectable(SEEDS[0])):
+    if not board.names_winner or verdict is None or not verdict.fewest_seeds or not math.isfinite(verdict.detectable(SEEDS[0])):
         return []
     label = f"lead that is told from noise four times in five on {board.dataset}, against the number of seeds"
     return [
@@ -139,7 +139,7 @@ def draw_leaderboard(axis: Axes, board: Board, lines: Lines) -> None:
 def draw_power(axis: Axes, verdict: Verdict) -> None:
     """The lead that so many seeds would tell; a dot where this comparison stands, the smallest lead seen here as a line across."""
     leads = [100 * verdict.detectable(seeds) for seeds in SEEDS]
-    here = min(verdict.num_seeds.values())
+    here = verdict.fewest_seeds
     told = 100 * verdict.detectable(here)
     first, second = list(verdict.means.values())[:2]
     top = min(1.1 * leads[0], 2.5 * told)  # two seeds tell so little that nothing else could be seen

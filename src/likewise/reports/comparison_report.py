@@ -10,7 +10,7 @@ from typing import Any
 from likewise.comparison.compare import run_comparison
 from likewise.comparison.database import storage_faults_explained
 from likewise.comparison.folder import REPORT
-from likewise.comparison.plan import OnProgress
+from likewise.comparison.plan_progress import OnProgress
 from likewise.comparison.request import DataAsked, MethodsAsked, Request
 from likewise.comparison.results import ComparisonResults
 from likewise.comparison.workshop import Stopwatch

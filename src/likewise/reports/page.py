@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from likewise.comparison.plan import UNTRAINED
+from likewise.comparison.baselines import BASELINES
 from likewise.comparison.results import Board, ComparisonResults, TestItems, read_vectors
 from likewise.configuration import with_settings
 from likewise.methods import METHODS, load_method
@@ -31,7 +31,7 @@ from likewise.reports.leaderboard_html import leaderboard, swatch
 from likewise.reports.markup import Markup, data_island, escape, join, tag
 from likewise.reports.method_curves import PairCurves, pair_curves
 from likewise.reports.ranked_lists import ranked_lists
-from likewise.reports.sentences import conditions_in_words, headline, look_in_words, time_in_words
+from likewise.reports.sentences import conditions_in_words, gain_in_words, headline, look_in_words, time_in_words
 from likewise.reports.tuning_charts import best_after_chart, rate_charts
 from likewise.wording import count_of
 
@@ -65,7 +65,7 @@ class Shared:
         used = {method.name: method for method in results.used}
         curves: dict[str, PairCurves | str] = {}
         for name in titles:
-            if name != UNTRAINED and (name in used or name in METHODS):
+            if name not in BASELINES and (name in used or name in METHODS):
                 settings = next(result.settings for result in results.methods if result.name == name)
                 curves[name] = pair_curves(with_settings(used.get(name) or load_method(name), settings))
         return Shared(results, method_lines(list(titles)), titles, curves)
@@ -121,7 +121,10 @@ def _body(results: ComparisonResults, boards: Sequence[Board], sections: Sequenc
         "header",
         {},
         tag("h1", {}, results.title),
-        *(tag("p", {"class": "headline"}, headline(board), " ", look_in_words(results, board)) for board in boards),
+        *(
+            tag("p", {"class": "headline"}, " ".join(filter(None, (headline(board), gain_in_words(board), look_in_words(results, board)))))
+            for board in boards
+        ),
         tag("p", {"class": "under"}, facts),
     )
     choice = ""

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection
 from pathlib import Path
 
-from likewise.comparison.results import Board, ComparisonResults, Estimate
+from likewise.comparison.results import Board, ComparisonResults, Estimate, MethodResult
 from likewise.comparison.statistics import LEVEL
 from likewise.evaluation.uncertainty import FEW, few_in_words
 from likewise.protocols import Protocol
@@ -52,12 +52,35 @@ def headline(board: Board) -> str:
     return " ".join(parts)
 
 
+def gain_in_words(board: Board) -> str:
+    """Whether training pays, beside features as they are and a closed form; empty where these were not judged with the methods."""
+    untrained = [method for method in board.equal if not method.is_trained]
+    trained = [method for method in board.equal if method.is_trained]
+    if not board.names_winner or not untrained or not trained:
+        return ""
+    best, plain = trained[0], untrained[0]
+    score = board.leading
+
+    def over(other: MethodResult) -> float:
+        return best.scores[score].mean - other.scores[score].mean
+
+    if board.best is plain:
+        beside = f"{best.title}, the best that was trained, has {percent(best.scores[score].mean)}"
+        return f"Training does not pay here: nothing beats {plain.title}, for which nothing is trained. {beside}."
+    gains = listed([f"{points(over(other))} over {other.title}" for other in untrained])
+    if plain.standing != "behind":
+        return f"Whether training pays is not told: {best.title} gains {gains}, where nothing is trained, and that is within noise."
+    return f"Training pays here: {best.title} gains {gains}, where nothing is trained."
+
+
 def power_in_words(board: Board) -> str:
     """What these seeds could tell apart, and what more of them would: "At this noise 3 seeds tell a lead of 3.6 points; ..."."""
     verdict = board.verdict
     if not board.names_winner or verdict is None or verdict.undecided or verdict.lacking or len(verdict.means) == 1:
         return ""
-    seeds, again = min(verdict.num_seeds.values()), verdict.next_look
+    seeds, again = verdict.fewest_seeds, verdict.next_look
+    if not seeds:
+        return ""
     more = more_seeds(seeds)
     says = (
         f"At this noise {count_of(seeds, 'seed', 'seeds')} a method tell a lead of {points(verdict.detectable(seeds))}; "
@@ -78,9 +101,15 @@ def power_in_words(board: Board) -> str:
 def command_to_go_on(results: ComparisonResults, board: Board) -> str:
     """What adds seeds to this comparison, where they could tell what is not told yet; else empty."""
     verdict = board.verdict
-    if not board.names_winner or verdict is None or results.folder is None or not _titles(board, "within noise"):
+    if (
+        not board.names_winner
+        or verdict is None
+        or not verdict.fewest_seeds
+        or results.folder is None
+        or not _titles(board, "within noise")
+    ):
         return ""
-    seeds = min(verdict.num_seeds.values())
+    seeds = verdict.fewest_seeds
     more = more_seeds(seeds)
     if "seeds" not in " ".join(verdict.lacking.values()) and not verdict.next_look.detectable(more) < HELPS * verdict.detectable(seeds):
         return ""  # the classes are what is few
@@ -98,7 +127,8 @@ def more_seeds(seeds: int) -> int:
 
 def noise_in_words(board: Board) -> str:
     """Which noise the intervals do not hold, where they lack any."""
-    lacking = {name: {method.scores[name].lacking for method in board.methods if name in method.scores} for name in board.scores}
+    seeded = [method for method in board.methods if not method.seedless]
+    lacking = {name: {method.scores[name].lacking for method in seeded if name in method.scores} for name in board.scores}
     parts = []
     if "seeds" in lacking[board.leading]:
         parts.append("With one seed, intervals hold the noise of the test classes alone: another seed may lie outside.")

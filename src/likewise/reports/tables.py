@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from io import StringIO
 
 from likewise.comparison.results import Board, ComparisonResults, MethodResult
-from likewise.reports.sentences import conditions_in_words, headline, look_in_words, noise_in_words, power_in_words
+from likewise.reports.sentences import conditions_in_words, gain_in_words, headline, look_in_words, noise_in_words, power_in_words
 from likewise.wording import NONE, bytes_in_words, percent, printable, seconds_in_words
 
 LATEX_MARKS = {"within noise": r"$^{\approx}$", "equal for all purposes": "$^{=}$"}
@@ -65,7 +65,7 @@ def markdown_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
         parts.append(f"## {_markdown(board.dataset)}")
         if board.dataset in results.looks:
             parts.append(_markdown(look_in_words(results, board)))
-        parts += [_markdown(words) for words in (headline(board), power_in_words(board)) if words]
+        parts += [_markdown(words) for words in (headline(board), gain_in_words(board), power_in_words(board)) if words]
         for methods in (board.equal, board.apart):
             if not methods:
                 continue
@@ -101,7 +101,8 @@ def latex_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
                     scores[0] = rf"\textbf{{{scores[0]}}}{LATEX_MARKS.get(standing, '')}"
                 rows.append(" & ".join([name, *scores]) + r" \\")
         body = "\n".join([r"\toprule", *rows, r"\bottomrule"])
-        said = (board.dataset, look_in_words(results, board), headline(board), power_in_words(board), noise_in_words(board))
+        verdict = (headline(board), gain_in_words(board), power_in_words(board), noise_in_words(board))
+        said = (board.dataset, look_in_words(results, board), *verdict)
         heading = "\n".join(f"% {printable(words)}" for words in said if words)
         parts.append(f"{heading}\n\\begin{{tabular}}{{l{'r' * len(board.scores)}}}\n{body}\n\\end{{tabular}}")
     return "\n\n".join(parts) + "\n"

@@ -17,7 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from likewise.comparison.folder import REPORT, find_folder
-from likewise.comparison.plan import KINDS, Claim, Kind, OnProgress, Piece, Plan, Progress
+from likewise.comparison.plan import KINDS, Claim, Kind, Piece, Plan
+from likewise.comparison.plan_progress import OnProgress, Progress
 from likewise.comparison.store import Owner
 from likewise.wording import count_of
 

@@ -10,7 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from likewise.comparison.results import Board, ComparisonResults, MethodResult
-from likewise.reports.sentences import conditions_in_words, headline, interval, look_in_words, noise_in_words, power_in_words
+from likewise.reports.sentences import (
+    conditions_in_words,
+    gain_in_words,
+    headline,
+    interval,
+    look_in_words,
+    noise_in_words,
+    power_in_words,
+)
 from likewise.wording import NONE, bytes_in_words, percent, printable, seconds_in_words
 
 SCORE, BESIDE = 8, 40  # letters of a column of scores, and of all columns beside scores and titles
@@ -46,7 +54,8 @@ def _view(results: ComparisonResults, num_scores: int, title_width: int) -> Iter
         board = results.board(dataset)
         yield Text(printable(dataset), style="bold")
         yield _table(board, board.scores[:num_scores], title_width)
-        yield Text(printable(headline(board)))
+        for words in filter(None, (headline(board), gain_in_words(board))):
+            yield Text(printable(words))
         if board.verdict is not None and not board.verdict.undecided:
             for words in filter(None, (power_in_words(board), noise_in_words(board))):
                 yield Text(printable(words), style="dim")
