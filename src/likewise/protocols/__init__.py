@@ -20,6 +20,7 @@ PROTOCOLS: tuple[str, ...] = tuple(sorted(path.stem for path in FOLDER.glob("*.t
 Pooling = Literal["avg", "max", "avg+max", "gem"]
 Tune = Literal["rate", "all"]
 Equal = Literal["steps", "time"]
+TrainedPart = Literal["all", "high", "lora"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Protocol:
     pooling: Pooling = "max"
     dim: int = 512
     frozen_batch_norm: bool = True
+    trains: TrainedPart = "all"  # of the backbone; high: its last stage; lora: low-rank adapters, which are merged into it in the end
     head_start: Literal["random", "whitening"] = "random"  # whitening: the half-whitened PCA of the training items' features
     # optimisation
     batch: int = 112  # images a step
@@ -85,6 +87,8 @@ class Protocol:
             known_name("metric", name, METRICS)
         if not self.metrics or not self.ks or min(self.ks) < 1:
             raise ValueError(f"metrics={self.metrics} with ks={self.ks}: expected at least one of each, and K of at least 1")
+        if self.trains != "all" and not self.frozen_batch_norm:
+            raise ValueError(f"trains={self.trains!r} while batch norms of the whole backbone learn: --set frozen_batch_norm=true as well")
         if not 0 <= self.validation < 1:
             raise ValueError(f"validation={self.validation}: expected a share of the training classes, such as 0.2, or 0 for none")
 

@@ -17,13 +17,14 @@ from torch import Tensor
 from likewise.methods import Method
 from likewise.models import freeze_batch_norm
 from likewise.models.head_start import started_from_whitening
+from likewise.models.lora import merge_adapters
 from likewise.models.network import NetworkSpec, make_network
 from likewise.protocols import Protocol
 from likewise.training.devices import Devices
 from likewise.training.feeds import Feed
 from likewise.training.gradient_cache import cached_backward
 from likewise.training.method_objective import Objectives
-from likewise.training.optimisation import make_optimizer, pull_to_start, set_rates
+from likewise.training.optimisation import choose_parameters, make_optimizer, pull_to_start, set_rates
 from likewise.training.scoring import embed_feed, feed_inputs, protocol_scores, vectors_to_score
 from likewise.training.watchdogs import collapse_warning, divergence, plateau_warning
 
@@ -102,6 +103,7 @@ class Training:
         self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as batches are
         if protocol.frozen_batch_norm:
             freeze_batch_norm(self.network)
+        choose_parameters(self.network, protocol, seed=seed)
         self.objectives = Objectives(
             method,
             num_classes=int(codes.max()) + 1,
@@ -172,6 +174,7 @@ class Training:
         self._began = None
         if self.best_weights is not None:
             self.network.load_state_dict(self.best_weights)
+        merge_adapters(self.network)
         return True
 
     @property

@@ -9,9 +9,19 @@ import torch
 from torch import nn
 
 from likewise.methods import Method
+from likewise.models.backbones import freeze_below_high
+from likewise.models.lora import add_adapters, is_adapter
 from likewise.models.network import Network
 from likewise.protocols import Protocol
 from likewise.training.method_objective import Objectives
+
+
+def choose_parameters(network: Network, protocol: Protocol, *, seed: int) -> None:
+    """Leaves to learn what the protocol says of the backbone; heads always learn."""
+    if protocol.trains == "high":
+        freeze_below_high(network)
+    elif protocol.trains == "lora":
+        add_adapters(network, seed=seed)
 
 
 def make_optimizer(
@@ -22,13 +32,13 @@ def make_optimizer(
     Each group's rate is the protocol's times the method's multiple. Where the backbone is not pretrained everything is new: the head too
     has the protocol's rate, and proxies and the loss's own keep their ratio to it. Norms, biases and other vectors do not decay, nor do the
     loss's own parameters. A group knows its `base` rate and whether it is `new`. Where the decay is towards the start, the head's groups
-    (vectors too: a bias belongs to its matrix) know where they started and how strongly they are pulled there.
+    (vectors too: a bias belongs to its matrix) know where they started and how strongly they are pulled there. Adapters are new layers.
     """
     backbone: list[nn.Parameter] = []
     head: list[nn.Parameter] = []
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
-            (backbone if ".backbone." in f".{name}" else head).append(parameter)
+            (backbone if ".backbone." in f".{name}" and not is_adapter(name) else head).append(parameter)
     proxies, of_losses = objectives.groups()
     rates, decay = method.rates, protocol.weight_decay
     to_start = protocol.decay_towards == "start"

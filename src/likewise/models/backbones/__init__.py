@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from likewise.checks import known_name
-from likewise.models.backbones.backbone import LEVELS, Backbone, Level, StagedBackbone, freeze_batch_norm
+from likewise.models.backbones.backbone import LEVELS, Backbone, Level, StagedBackbone, freeze_batch_norm, freeze_below_high
 from likewise.models.backbones.bn_inception import BNInception
 from likewise.models.backbones.convnet import ConvNet
 from likewise.models.backbones.efficientnet_lite import EfficientNetLite
@@ -15,7 +15,7 @@ from likewise.models.backbones.resnet import EXPANSION, BasicBlock, Bottleneck, 
 from likewise.models.backbones.timm_backbone import TimmBackbone
 from likewise.models.backbones.vectors import MLP, Identity
 
-__all__ = ["BACKBONES", "LEVELS", "Backbone", "Level", "StagedBackbone", "freeze_batch_norm", "make_backbone"]
+__all__ = ["BACKBONES", "LEVELS", "Backbone", "Level", "StagedBackbone", "freeze_batch_norm", "freeze_below_high", "make_backbone"]
 
 # A backbone of vectors is made with their length, in_features; one of images without any.
 BACKBONES: dict[str, Callable[..., Backbone]] = {

@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar, Literal, Self, get_args
 
+import torch
 from torch import Tensor, nn
 
 Level = Literal["low", "mid", "high"]
 LEVELS: tuple[Level, ...] = get_args(Level)
+PROBE_SIDE = 64  # pixels of an image that is only to find out what depends on what
 
 
 class Backbone(nn.Module):
@@ -48,7 +50,9 @@ class StagedBackbone(Backbone):
         """From the tap before to this one. Must not change `features` in place: they may have been tapped."""
 
     def forward(self, inputs: Tensor, levels: tuple[Level, ...] = ("high",)) -> tuple[Tensor, ...]:
-        """Computes nothing deeper than the deepest of the levels."""
+        """Computes nothing deeper than the deepest of the levels. Given maps of the mid tap instead of images, goes on from there."""
+        if inputs.ndim == 4 and levels == ("high",) and inputs.shape[1] == self.channels["mid"]:
+            return (self.stage("high", inputs),)
         features = self.stem(inputs)
         taps: dict[Level, Tensor] = {}
         for level in LEVELS[: 1 + max(map(LEVELS.index, levels))]:
@@ -71,3 +75,19 @@ def freeze_batch_norm(network: nn.Module) -> None:
             backbone.has_frozen_batch_norm = True
             for layer in batch_norms(backbone):
                 layer.eval().requires_grad_(False)
+
+
+def freeze_below_high(network: nn.Module) -> None:
+    """Freezes what every backbone of the network computes up to its mid tap: only the last stage, and heads, learn.
+
+    What that is is asked of autograd: the parameters that the mid tap depends on.
+    """
+    for backbone in network.modules():
+        if isinstance(backbone, Backbone):
+            if not backbone.gives_maps:
+                raise ValueError(f"{type(backbone).__name__} takes vectors and has no stages of an image backbone: --set trains=all")
+            learning = [parameter for parameter in backbone.parameters() if parameter.requires_grad]
+            (maps,) = backbone(torch.zeros(2, 3, PROBE_SIDE, PROBE_SIDE, device=learning[0].device), ("mid",))
+            of_mid = torch.autograd.grad(maps.sum(), learning, allow_unused=True)
+            for parameter, gradient in zip(learning, of_mid, strict=True):
+                parameter.requires_grad_(gradient is None)
