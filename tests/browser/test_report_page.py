@@ -15,6 +15,7 @@ from likewise.reports.page import Shared, report_page
 from ..reports.made_up import HOSTILE, made_up
 
 PHONE, DESK = 400, 1280
+SCORES = ["MAP@R", "R@1", "RP", "mAP", "NMI", "R@2", "R@4", "R@8"]
 
 
 @dataclass
@@ -72,7 +73,7 @@ def pixels(locator: Any) -> np.ndarray:
 
 
 def column(page: Any, number: int) -> list[str]:
-    cells = page.locator("table.board").first.locator(f"tbody tr > :nth-child({number})")
+    cells = page.locator("table.board").first.locator("tbody").first.locator(f"tr > :nth-child({number})")
     return [str(cell) for cell in cells.evaluate_all("cells => cells.map(cell => cell.dataset.sort)")]
 
 
@@ -152,12 +153,38 @@ def test_ranked_lists_show_pictures_with_marks(visit: Open) -> None:
 
 
 @pytest.mark.parametrize("which", ["plain", "hostile"])
+def test_nothing_is_cut_at_a_desk(visit: Open, which: str) -> None:
+    """At 1,280 pixels no table needs to be scrolled sideways, details open, and the leaderboard shows its scores, time and memory."""
+    page = visit(which, width=DESK).page
+    page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true })")
+    boxes = page.locator(".scroll:visible").evaluate_all("boxes => boxes.map(box => [box.scrollWidth, box.clientWidth])")
+    assert len(boxes) > 5
+    assert all(inside <= room for inside, room in [*boxes, page.evaluate("[document.documentElement.scrollWidth, innerWidth]")])
+    heads = page.locator("table.board").first.locator("thead th:visible").all_inner_texts()
+    assert [name.strip() for name in heads] == ["method", *SCORES, "p", "training", "memory"]
+    assert page.locator(".more:visible").count() == 0
+
+
+@pytest.mark.parametrize(("width", "shown"), [(900, 3 + 2), (PHONE, 0)])
+def test_a_narrower_window_has_fewer_scores_until_they_are_asked_for(visit: Open, width: int, shown: int) -> None:
+    page = visit(width=width).page
+    board = page.locator("table.board").first
+    heads, box = board.locator("thead th:visible"), page.locator(".scroll").first
+    assert heads.count() == 1 + 2 + shown
+    assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
+    page.locator(".more input").first.check()
+    assert heads.count() == 1 + len(SCORES) + 3
+
+
+@pytest.mark.parametrize("which", ["plain", "hostile"])
 def test_it_fits_a_phone(visit: Open, which: str) -> None:
     page = visit(which, width=PHONE).page
     widths = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert widths[0] <= widths[1]
+    page.locator(".more input").first.check()
     table = page.locator(".scroll").first
     table.evaluate("box => { box.scrollLeft = 300 }")
+    assert table.evaluate("box => box.scrollLeft") > 0
     head = page.locator("table.board tbody th").first
     assert head.bounding_box()["x"] == pytest.approx(table.bounding_box()["x"], abs=2)  # the method stays in sight
 

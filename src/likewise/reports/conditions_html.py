@@ -60,7 +60,7 @@ def _openings(results: ComparisonResults) -> Markup:
         words += f" {count_of(len(refused), 'request was', 'requests were')} refused."
     names = list(dict.fromkeys(name for entry in record for name in entry))
     rows = ([str(i + 1), *(value_in_words(entry.get(name, "")) for name in names)] for i, entry in enumerate(record))
-    inside = table({"class": "facts"}, ("", *names), rows)
+    inside = table({"class": "facts record"}, ("", *names), rows)
     return join([tag("p", {}, words), tag("details", {}, tag("summary", {}, f"All {len(record):,} entries of the record"), inside)])
 
 

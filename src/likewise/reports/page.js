@@ -34,23 +34,21 @@
   // sorting: numbers with the largest first, words from A; what has no value stays last
   all("table.board").forEach((table) => {
     const heads = all("thead th", table);
-    const body = table.tBodies[0];
+    const bodies = [...table.tBodies].filter((body) => !body.classList.contains("between"));
     heads.forEach((head, column) => {
       head.querySelector("button").addEventListener("click", () => {
         const value = (row) => row.cells[column].dataset.sort;
-        const rows = [...body.rows];
-        const numeric = rows.every((row) => value(row) === "" || !Number.isNaN(Number(value(row))));
+        const numeric = bodies.flatMap((body) => [...body.rows]).every((row) => value(row) === "" || !Number.isNaN(Number(value(row))));
         const before = head.getAttribute("aria-sort");
         const down = before === "none" ? numeric : before === "ascending";
         const compare = (a, b) => (numeric ? Number(a) - Number(b) : a.localeCompare(b));
-        rows.sort((a, b) => {
+        bodies.forEach((body) => body.append(...[...body.rows].sort((a, b) => {
           const [x, y] = [value(a), value(b)];
           if (x === "" || y === "") return Number(x === "") - Number(y === "");
           return down ? compare(y, x) : compare(x, y);
-        });
+        })));
         heads.forEach((other) => other.setAttribute("aria-sort", "none"));
         head.setAttribute("aria-sort", down ? "descending" : "ascending");
-        body.append(...rows);
       });
     });
   });
