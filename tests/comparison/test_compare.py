@@ -22,6 +22,7 @@ from likewise.configuration import Named
 from likewise.data.dataset import Dataset, Features
 from likewise.data.readers import read
 from likewise.methods import Method, load_method
+from likewise.models.backbones import make_backbone
 from likewise.models.embedder import Embedder
 from likewise.models.network import NetworkSpec, make_network
 from likewise.protocols import Protocol
@@ -62,6 +63,22 @@ def test_what_a_comparison_finds(finished: ComparisonResults) -> None:
     assert len(items.names) == len(items.labels) == 48
     assert len(np.unique(items.labels)) == 8
     assert finished.board("glyphs").best is not None
+
+
+def test_a_frozen_backbone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads on its features; the untrained row is the features themselves; the best embeds images."""
+    monkeypatch.setenv("LIKEWISE_CACHE", str(tmp_path / "cache"))
+    backbone = make_backbone("convnet_small")
+    save_file(backbone.state_dict(), tmp_path / "weights.safetensors")
+    protocol = tiny_protocol(backbone="convnet_small", frozen=True, weights="required", pooling="avg")
+    results = tiny_compare(tmp_path / "out", protocol=protocol, weights=tmp_path / "weights.safetensors", seeds=1)
+    channels = backbone.channels["high"]
+    expected = dict.fromkeys(METHODS, 8) | {"whitening": channels, "untrained": channels}
+    assert {method.name: method.dim for method in results.methods} == expected
+    items = results.items["glyphs"]
+    assert items.thumbnails is not None
+    assert items.thumbnails.shape[0] == len(items.labels)
+    assert Embedder.load(tmp_path / "out" / "best").network.spec.backbone == "convnet_small"
 
 
 def test_train_is_what_a_comparison_ends_with(tmp_path: Path) -> None:

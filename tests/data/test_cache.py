@@ -285,7 +285,7 @@ def test_file_that_changes_during_packing(made: Dataset, home: Path, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(*((pack_workers, "decode", meddling) if when.startswith("before") else (os, "fstat", meddling_status)))
-        with pytest.raises(ValueError, match=r"0035\.jpg changed while it was packed"):
+        with pytest.raises(ValueError, match=r"0035\.jpg changed while it was read"):
             pack(made, side=32, folder=home)
     assert content(home) == []
     assert same(pack(made, side=32, folder=home), made)

@@ -29,7 +29,7 @@ from likewise.environment import checked_device, num_cores
 from likewise.models.bundle import DESCRIPTION
 from likewise.models.embedder import Embedder
 from likewise.models.pretrained import find_weights
-from likewise.training.feeds import preprocessing_of
+from likewise.training.feeds import embedder_of
 
 
 class Runner(Interface):
@@ -148,7 +148,7 @@ def _embedder(context: Context, best: MethodResult, seed: int, look: CountedLook
         "scores": {name: estimate.values[seed] for name, estimate in best.scores.items()},
     }
     network = load_network(_network_file(context, best, seed)).eval()
-    return Embedder(network, preprocessing_of(protocol, context.datasets[best.dataset]), card)
+    return embedder_of(network, protocol, context.datasets[best.dataset], weights=context.weights, card=card)
 
 
 def _runner(request: Request, device: str) -> Runner:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import torch
 
 from likewise.comparison.baselines import WHITENING, is_baseline
 from likewise.comparison.database import is_storage_fault
@@ -26,8 +25,8 @@ from likewise.configuration import as_table, from_table
 from likewise.data.dataset import Dataset
 from likewise.data.guard import TestGuard, TestKey, TestPart
 from likewise.data.ledger import Occasion
-from likewise.data.packed import PackedImages
 from likewise.data.splits import Split
+from likewise.data.thumbnails import middle_square
 from likewise.environment import num_threads
 from likewise.files import file_digest, write_whole
 from likewise.methods import Method
@@ -155,7 +154,7 @@ class Workshop:
         return PieceResult(facts)
 
     def _baseline(self, method: Method, protocol: Protocol, feed: Feed, *, seed: int) -> Network:
-        weights = self.context.weights
+        weights = None if protocol.frozen else self.context.weights  # which have made the feed
         spec = untrained_spec(method, protocol, feed.in_features, pretrained=weights is not None)
         network = make_network(spec, seed=seed, weights=weights)
         if method.name != WHITENING:
@@ -216,8 +215,11 @@ class Workshop:
         if data not in self._train:
             with watch.measures("packing"):
                 train = self._split(data).train_part(self.context.datasets[data])
-                self._train[data] = make_feed(train, self.plan.protocol)
+                self._train[data] = self._feed(train, trains=True)
         return self._train[data]
+
+    def _feed(self, dataset: Dataset, *, trains: bool) -> Feed:
+        return make_feed(dataset, self.plan.protocol, weights=self.context.weights, device=self.context.device, trains=trains)
 
     def _for_share(self, share: float) -> Protocol:
         """The protocol for a training on this share of the classes: each is seen as often as in the final training."""
@@ -250,7 +252,7 @@ class Workshop:
         if piece.data not in self._test:
             with watch.measures("packing"):
                 test = self.context.datasets[piece.data].subset(part.indices)
-                self._test[piece.data] = (part, make_feed(test, self.plan.protocol))
+                self._test[piece.data] = (part, self._feed(test, trains=False))
         return self._test[piece.data]
 
     def _seal(self, data: str) -> dict[str, Any]:
@@ -287,28 +289,16 @@ def load_network(path: Path) -> Network:
 
 
 def write_thumbnails(feed: Feed, path: Path) -> Path | None:
-    """uint8 (items, side, side, 3) as .npy, the middle square of each image; None for vectors. Images smaller than the side stay so."""
-    if not isinstance(feed.source, PackedImages):
+    """uint8 (items, side, side, 3) as .npy, the middle square of each image; None without images. Images smaller than the side stay so."""
+    pictures = feed.pictures
+    if pictures is None:
         return None
-    packed = feed.source
-    side = min(THUMBNAIL if len(feed) <= MANY_ITEMS else SMALL_THUMBNAIL, int(torch.minimum(packed.heights, packed.widths).max()))
+    side = min(THUMBNAIL if len(feed) <= MANY_ITEMS else SMALL_THUMBNAIL, pictures.edge)
 
     def write(file: BinaryIO) -> None:  # not through a map of the file: on a full disk that kills the process
         np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (len(feed), side, side, 3)})
         for position in range(len(feed)):
-            file.write(_square(packed.image(position), side).permute(1, 2, 0).contiguous().numpy().tobytes())
+            file.write(middle_square(pictures.image(position), side).permute(1, 2, 0).contiguous().numpy().tobytes())
 
     write_whole(path, write)
     return path
-
-
-def _square(image: torch.Tensor, side: int) -> torch.Tensor:
-    """The middle square of an image uint8 (3, height, width), with this side."""
-    height, width = image.shape[1:]
-    edge = min(height, width)
-    top, left = (height - edge) // 2, (width - edge) // 2
-    cut = image[:, top : top + edge, left : left + edge]
-    if edge == side:
-        return cut
-    resized = torch.nn.functional.interpolate(cut[None].contiguous(), size=(side, side), mode="bilinear", antialias=True)
-    return resized[0]

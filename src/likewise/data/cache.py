@@ -91,8 +91,8 @@ def pack(
         raise ValueError(f"{dataset.name} holds features, not images: use them as they are, without packing")
     side = 256 if side == "auto" else side
     home = Path(folder) if folder is not None else cache_folder() / "packed"
-    sources = _sources(dataset.items)
-    target = home / f"{_safe(dataset.name)}-{_key(sources, side, enlarge)}.packed"
+    sources = source_files(dataset.items)
+    target = home / f"{file_name_of(dataset.name)}-{_key(sources, side, enlarge)}.packed"
     packed = _reusable(target, sources, dataset.labels, verify)
     if packed is None:
         with _alone(target, on_progress):
@@ -116,7 +116,8 @@ def _pack_pixels(items: Pixels, labels: npt.NDArray[np.int64], side: int | None,
     return pack_pixels(torch.stack(resized).permute(0, 2, 3, 1).contiguous().numpy(), labels)
 
 
-def _sources(items: Files) -> list[SourceFile]:
+def source_files(items: Files) -> list[SourceFile]:
+    """The files as they are now: by absolute path, size and time of change."""
     boxes = items.boxes or (None,) * len(items)
     return [_source(Path(os.path.abspath(path)), box) for path, box in zip(items.paths, boxes, strict=True)]
 
@@ -140,7 +141,8 @@ def _key(sources: list[SourceFile], side: int | None, enlarge: bool) -> str:
     return digest.hexdigest()[:24]
 
 
-def _safe(name: str) -> str:
+def file_name_of(name: str) -> str:
+    """A data set's name as the start of a file's name."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:40].strip("_") or "images"
 
 

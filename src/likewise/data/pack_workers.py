@@ -54,7 +54,17 @@ Outcome = Decoded | str  # or the reason why not
 
 
 class SourceChanged(ValueError):
-    """A file was written to while it was packed."""
+    """A file was written to while it was read."""
+
+
+def read_source(source: SourceFile) -> bytes:
+    """The file's bytes. Raises OSError, or SourceChanged."""
+    with source.path.open("rb") as file:
+        data = file.read()
+        status = os.fstat(file.fileno())
+    if (status.st_size, status.st_mtime_ns) != (source.num_bytes, source.changed_ns) or len(data) != source.num_bytes:
+        raise SourceChanged(f"{source.path} changed while it was read: nothing was kept of it; run again when the folder is at rest")
+    return data
 
 
 class Packer:
@@ -73,13 +83,9 @@ class Packer:
         if source.num_bytes < 0:
             return source.fault
         try:
-            with source.path.open("rb") as file:
-                data = file.read()
-                status = os.fstat(file.fileno())
+            data = read_source(source)
         except OSError as fault:
             return f"cannot be read: {fault.strerror or fault}"
-        if (status.st_size, status.st_mtime_ns) != (source.num_bytes, source.changed_ns) or len(data) != source.num_bytes:
-            raise SourceChanged(f"{source.path} changed while it was packed: nothing was kept; run again when the folder is at rest")
         try:
             image = decode(data, side=self.settings.side, enlarge=self.settings.enlarge, box=source.box)
         except Undecodable as fault:

@@ -78,6 +78,11 @@ class PackedImages:
         """Bytes of pixels of the images here, which may be fewer than the buffer holds."""
         return int((self.heights * self.widths).sum()) * 3
 
+    @property
+    def edge(self) -> int:
+        """The shorter side of the image whose shorter side is the longest."""
+        return int(torch.minimum(self.heights, self.widths).max())
+
     def image(self, position: int) -> Tensor:
         """uint8 (3, height, width): a view of the buffer, to be read only."""
         if not -len(self) <= position < len(self):

@@ -22,7 +22,7 @@ from likewise.evaluation.binary import pack_bits
 from likewise.models.backbones import Level
 from likewise.models.bundle import read_bundle, write_bundle
 from likewise.models.embedding import embed_batches, packed_inputs, tensor_inputs
-from likewise.models.images import Picture, packed_batches
+from likewise.models.images import FILE_SIDE, Picture, packed_batches
 from likewise.models.network import Network, NetworkSpec, check_levels, make_network
 from likewise.models.pretrained import WEIGHTS, find_weights
 from likewise.models.weight_files import load_weights
@@ -30,7 +30,6 @@ from likewise.models.whitening import Whitening
 from likewise.progress import ProgressCallback
 
 Items = Sequence[Picture] | Dataset | PackedImages | Tensor | npt.NDArray[Any]
-FILE_SIDE = 256  # what side="auto" means for files, as in packing
 
 
 @dataclass(frozen=True)

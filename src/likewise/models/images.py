@@ -1,18 +1,87 @@
-"""Images in files or in Pillow's hands, decoded batch by batch just as packing decodes them, without the cache."""
+"""Images decoded a few at a time, just as packing decodes them, without the packed cache: of a data set, of files, or in Pillow's hands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import torch
 from PIL import Image
 from torch import Tensor
 
+from likewise.data.cache import pack, source_files
+from likewise.data.dataset import Dataset, Files, Pixels
 from likewise.data.decode import Undecodable, decode, from_pillow
+from likewise.data.pack_workers import SourceFile, read_source
 from likewise.data.packed import PackedImages
 
 Picture = str | Path | Image.Image
+FILE_SIDE = 256  # what side="auto" means for files, as in packing
+
+
+@dataclass(frozen=True)
+class DatasetImage:
+    """An image of a data set, not yet decoded."""
+
+    key: bytes  # names the file as it is now, or the pixels: a changed image has another
+    path: Path
+    load: Callable[[], Tensor]  # uint8 (3, height, width); raises Undecodable or OSError
+    fault: str = ""  # why it cannot be read, where that is known already
+
+
+class Unreadable(str):
+    """Why a file could not be read this time; the next time it may be there."""
+
+
+def images_of(dataset: Dataset, side: int | Literal["auto"] | None) -> list[DatasetImage]:
+    """The images of a data set in its order, the shorter side to become `side`, as packing has it."""
+    if len(dataset) == 0:
+        raise ValueError(f"{dataset.name}: there are no images in it")
+    if isinstance(dataset.items, Files):
+        pixels = pixels_a_side(dataset, side)
+        return [_of_file(source, pixels) for source in source_files(dataset.items)]
+    if not isinstance(dataset.items, Pixels):
+        raise ValueError(f"{dataset.name} holds features, not images: use them as they are")
+    packed = pack(dataset, side=side)
+    return [
+        DatasetImage(_key(repr(array.shape).encode() + array.tobytes()), Path(f"item {number}"), partial(packed.image, number))
+        for number, array in enumerate(dataset.items.array)
+    ]
+
+
+def _of_file(source: SourceFile, side: int | None) -> DatasetImage:
+    identity = os.fsencode(source.path) + repr((source.box, source.num_bytes, source.changed_ns)).encode()
+
+    def load() -> Tensor:
+        return decode(read_source(source), side=side, box=source.box)
+
+    return DatasetImage(_key(identity), source.path, load, source.fault)
+
+
+def _key(identity: bytes) -> bytes:
+    return hashlib.blake2b(identity, digest_size=16).digest()
+
+
+def pixels_a_side(dataset: Dataset, side: int | Literal["auto"] | None) -> int | None:
+    """What "auto" means for the data set."""
+    if side == "auto":
+        return FILE_SIDE if isinstance(dataset.items, Files) else None
+    return side
+
+
+def loaded(image: DatasetImage) -> Tensor | str:
+    """Its pixels, or the reason why not."""
+    try:
+        return image.load()
+    except Undecodable as fault:
+        return str(fault)
+    except OSError as fault:
+        return Unreadable(f"cannot be read: {fault.strerror or fault}")
 
 
 def packed_batches(pictures: Sequence[Picture], *, side: int | None, batch: int) -> Iterator[PackedImages]:

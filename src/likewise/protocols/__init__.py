@@ -39,6 +39,8 @@ class Protocol:
     weights: Literal["required", "optional", "random"] = "optional"  # a file of pretrained weights
     pooling: Pooling = "max"
     dim: int = 512
+    frozen: bool = False  # the backbone stays as its weights are: its features are computed once and kept, and only heads are trained
+    views: int = 1  # of an image that a frozen backbone sees for training: as tested; mirrored; crops
     frozen_batch_norm: bool = True
     trains: TrainedPart = "all"  # of the backbone; high: its last stage; lora: low-rank adapters, which are merged into it in the end
     head_start: Literal["random", "whitening"] = "random"  # whitening: the half-whitened PCA of the training items' features
@@ -72,7 +74,7 @@ class Protocol:
     seeds: int = 3
 
     def __post_init__(self) -> None:
-        for name in ("dim", "batch", "steps", "validate_every", "folds", "seeds"):
+        for name in ("dim", "views", "batch", "steps", "validate_every", "folds", "seeds"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: expected at least 1")
         for name in ("learning_rate", "eps", "gamma"):
@@ -81,12 +83,16 @@ class Protocol:
         for name in ("weight_decay", "clip", "momentum", "seconds", "trials"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}: expected a number not below 0")
+        if self.views > 1 and not self.frozen:
+            raise ValueError(f"views={self.views} of a backbone that is trained: its images are drawn anew each step; leave views out")
         for name in (self.train_augmentation, self.test_augmentation):
             known_name("augmentation", name, AUGMENTATIONS)
         for name in self.metrics:
             known_name("metric", name, METRICS)
         if not self.metrics or not self.ks or min(self.ks) < 1:
             raise ValueError(f"metrics={self.metrics} with ks={self.ks}: expected at least one of each, and K of at least 1")
+        if self.trains != "all" and self.frozen:
+            raise ValueError(f"trains={self.trains!r} of a backbone that stays as it is: leave trains out, or --set frozen=false")
         if self.trains != "all" and not self.frozen_batch_norm:
             raise ValueError(f"trains={self.trains!r} while batch norms of the whole backbone learn: --set frozen_batch_norm=true as well")
         if not 0 <= self.validation < 1:

@@ -1,10 +1,11 @@
-"""Feeds: a data set as the training loop takes it, images or vectors."""
+"""Feeds: a data set as the training loop takes it: images, vectors, or the features of a network that is not trained."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +16,13 @@ from likewise.data.augmentation import AUGMENTATIONS
 from likewise.data.batches import Batches, keep_resident
 from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features
+from likewise.data.draws import uniforms
 from likewise.data.packed import PackedImages, Problem
-from likewise.models.embedder import Preprocessing
+from likewise.data.thumbnails import Thumbnails
+from likewise.models.embedder import Embedder, Preprocessing
+from likewise.models.frozen import on_backbone
+from likewise.models.frozen_features import frozen_features
+from likewise.models.network import Network
 from likewise.progress import ProgressCallback
 from likewise.protocols import Protocol
 from likewise.samplers import BatchSampler
@@ -32,6 +38,8 @@ class Feed:
     labels: Int64s  # (items,) class numbers of the data set
     indices: Int64s  # (items,) the items' numbers in the data set
     skipped: tuple[Problem, ...] = ()  # images that could not be decoded
+    views: Tensor | None = None  # float32 (items, views, dimensions): a training step takes one at random; `source` is the first
+    thumbnails: Thumbnails | None = None  # of the images that vectors were made of
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -45,16 +53,28 @@ class Feed:
         """The dimension of vectors; None for images."""
         return self.source.shape[1] if isinstance(self.source, Tensor) else None
 
+    @property
+    def pictures(self) -> PackedImages | Thumbnails | None:
+        """What to show of the items, each by `image(position)`; None for vectors of nobody knows what."""
+        return self.source if isinstance(self.source, PackedImages) else self.thumbnails
+
     def subset(self, positions: Int64s) -> Feed:
         """The items at these positions, without a copy of the pixels."""
-        source = self.source.subset(positions) if isinstance(self.source, PackedImages) else self.source[torch.from_numpy(positions)]
-        return replace(self, source=source, labels=self.labels[positions], indices=self.indices[positions])
+        chosen = torch.from_numpy(positions)
+        return replace(
+            self,
+            source=self.source.subset(chosen) if isinstance(self.source, PackedImages) else self.source[chosen.to(self.source.device)],
+            labels=self.labels[positions],
+            indices=self.indices[positions],
+            views=None if self.views is None else self.views[chosen.to(self.views.device)],
+            thumbnails=None if self.thumbnails is None else self.thumbnails.subset(positions),
+        )
 
     def to(self, device: torch.device) -> Feed:
         """On the device, where it fits there."""
         if isinstance(self.source, PackedImages):
             return replace(self, source=keep_resident(self.source, device))
-        return replace(self, source=self.source.to(device))
+        return replace(self, source=self.source.to(device), views=None if self.views is None else self.views.to(device))
 
     def codes(self) -> Int64s:
         """The classes counted 0, 1, 2, ... in their order: what proxies and meta-classes count."""
@@ -66,8 +86,9 @@ class Feed:
         """Inputs, codes (on the device) and positions (on the CPU) of each batch of the sampler's next epoch."""
         codes = self.codes()
         if isinstance(self.source, Tensor):
-            for chosen in sampler:
-                yield self._vectors(torch.as_tensor(chosen), torch.from_numpy(codes), device)
+            for step, chosen in enumerate(sampler, first_step):
+                positions = torch.as_tensor(chosen)
+                yield self._vectors(positions, seed=seed, step=step).to(device), torch.from_numpy(codes)[positions].to(device), positions
             return
         by_index = np.full(self.indices.max() + 1, -1)
         by_index[self.indices] = codes
@@ -83,17 +104,71 @@ class Feed:
         for batch in images.from_step(first_step):
             yield batch.images, batch.labels, batch.positions
 
-    def _vectors(self, positions: Tensor, codes: Tensor, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    def _vectors(self, positions: Tensor, *, seed: int, step: int) -> Tensor:
+        """Where there are several views, one of each item by (seed, step, item), as augmentations are drawn."""
         assert isinstance(self.source, Tensor)
-        return self.source[positions.to(self.source.device)].to(device), codes[positions].to(device), positions
+        places = positions.to(self.source.device)
+        if self.views is None:
+            return self.source[places]
+        num_views = self.views.shape[1]
+        drawn = uniforms(self.indices[positions.numpy()], seed=seed, step=step, count=1)[:, 0] * num_views
+        return self.views[places, torch.from_numpy(drawn.astype(np.int64)).to(self.views.device)]
 
 
-def make_feed(dataset: Dataset, protocol: Protocol, *, on_progress: ProgressCallback | None = None) -> Feed:
-    """The data set packed as the protocol says; vectors as they are."""
+def make_feed(
+    dataset: Dataset,
+    protocol: Protocol,
+    *,
+    weights: str | Path | None = None,
+    device: torch.device | str = "cpu",
+    trains: bool = True,
+    on_progress: ProgressCallback | None = None,
+) -> Feed:
+    """The data set packed as the protocol says; vectors as they are; images under a frozen backbone as its features with these weights.
+
+    device: where a frozen backbone runs.  trains: whether the feed is to train on; what is only scored needs no views.
+    """
     if isinstance(dataset.items, Features):
         return Feed(torch.from_numpy(dataset.items.array), dataset.labels, np.arange(len(dataset)))
+    if protocol.frozen:
+        return _frozen(dataset, protocol, weights, device=device, views=protocol.views if trains else 1, on_progress=on_progress)
     packed = pack(dataset, side=_side(protocol), on_progress=on_progress)
     return Feed(packed, packed.labels.numpy(), packed.indices.numpy(), packed.skipped)
+
+
+def _frozen(
+    dataset: Dataset,
+    protocol: Protocol,
+    weights: str | Path | None,
+    *,
+    device: torch.device | str,
+    views: int,
+    on_progress: ProgressCallback | None,
+) -> Feed:
+    if weights is None:
+        raise ValueError(
+            f"protocol {protocol.name} leaves the backbone {protocol.backbone} as it is (frozen): it needs pretrained weights; "
+            "give --weights, or --set frozen=false to train it"
+        )
+    features = frozen_features(
+        dataset,
+        backbone=protocol.backbone,
+        weights=weights,
+        pooling=protocol.pooling,
+        augmentation=protocol.test_augmentation,
+        side=_side(protocol),
+        views=views,
+        device=device,
+        on_progress=on_progress,
+    )
+    return Feed(
+        features.vectors,
+        dataset.labels[features.indices],
+        features.indices,
+        features.skipped,
+        views=features.views if views > 1 else None,
+        thumbnails=features.thumbnails,
+    )
 
 
 def preprocessing_of(protocol: Protocol, dataset: Dataset) -> Preprocessing | None:
@@ -101,6 +176,22 @@ def preprocessing_of(protocol: Protocol, dataset: Dataset) -> Preprocessing | No
     if isinstance(dataset.items, Features):
         return None
     return Preprocessing(side=_side(protocol), augmentation=AUGMENTATIONS[protocol.test_augmentation])
+
+
+def embedder_of(
+    network: Network,
+    protocol: Protocol,
+    dataset: Dataset,
+    *,
+    weights: Path | None,
+    card: dict[str, Any],
+    device: torch.device | str = "cpu",
+) -> Embedder:
+    """A trained network with its preprocessing; one that was trained on frozen features of images put on the backbone they are of."""
+    preprocessing = preprocessing_of(protocol, dataset)
+    if protocol.frozen and preprocessing is not None:
+        network = on_backbone(network, protocol.backbone, protocol.pooling, weights)
+    return Embedder(network, preprocessing, card, device)
 
 
 def _side(protocol: Protocol) -> int | Literal["auto"] | None:

@@ -96,6 +96,8 @@ class Training:
         self.sampler = method.make_sampler(
             codes, protocol.batch, few_classes=protocol.few_classes, seed=seed, rank=devices.rank, num_ranks=devices.num_ranks
         )
+        self.weights = weights
+        weights = None if protocol.frozen else weights  # which have made the feed
         self.network = make_network(network_spec(method, protocol, feed.in_features), seed=seed, weights=weights).to(self.device)
         if protocol.head_start == "whitening":
             self.network = started_from_whitening(self.network, lambda: feed_inputs(self.feed, protocol, device=self.device), seed=seed)
@@ -322,8 +324,13 @@ class Training:
 
 def network_spec(method: Method, protocol: Protocol, in_features: int | None = None) -> NetworkSpec:
     """The network that a method trains under a protocol."""
+    if protocol.frozen and method.head.levels != ("high",):
+        raise ValueError(
+            f"{method.name} has heads at the levels {', '.join(method.head.levels)}: a frozen backbone gives its last features only; "
+            "take --set frozen=false, or --set head.levels=high"
+        )
     return NetworkSpec(
-        backbone=protocol.backbone,
+        backbone="identity" if protocol.frozen else protocol.backbone,
         pooling=protocol.pooling,
         head=method.head.kind,
         dim=protocol.dim if method.head.dim is None else method.head.dim,

@@ -23,13 +23,12 @@ from likewise.data.splits import SPLIT_SEED, Split, all_train, folds
 from likewise.data.splits import split as drawn
 from likewise.files import file_digest
 from likewise.methods import Method, load_method
-from likewise.models.embedder import Embedder
 from likewise.models.network import Network
 from likewise.progress import ProgressCallback
 from likewise.protocols import Protocol, load_protocol
 from likewise.protocols.suited import suited_protocol
 from likewise.training.devices import Devices
-from likewise.training.feeds import Feed, Int64s, make_feed, preprocessing_of
+from likewise.training.feeds import Feed, Int64s, embedder_of, make_feed, preprocessing_of
 from likewise.training.fit import fitted
 from likewise.training.loop import Listener, Training
 from likewise.training.run_folder import RunFolder, TrainingResult, environment
@@ -115,7 +114,7 @@ def train(
     chosen.make_sampler(
         dataset.labels[trained_on], conditions.batch, few_classes=conditions.few_classes, rank=devices.rank, num_ranks=devices.num_ranks
     )
-    feed = make_feed(parts.train_part(dataset), conditions, on_progress=on_progress)
+    feed = make_feed(parts.train_part(dataset), conditions, weights=weights_file, device=devices.device, on_progress=on_progress)
     training_feed, validation = hold_out(feed, parts, held_out)
     training = Training(
         chosen,
@@ -199,10 +198,10 @@ def _finish(
     """Saves the embedder, opens the test classes once, where there are any, and scores them; all on rank 0, which tells the others."""
     content: dict[str, Any] = {}
     if training.devices.rank == 0:
-        preprocessing = preprocessing_of(training.protocol, dataset)
         occasion = Occasion("train", str(folder.path.resolve()), decided=decision(config, training.network))
         card = {"config": config, "split": parts.to_json()} | ({"occasion": asdict(occasion)} if parts.test.num_items else {})
-        Embedder(training.network, preprocessing, card=card, device=training.device).save(folder.embedder)
+        network, weights = training.network, training.weights
+        embedder_of(network, training.protocol, dataset, weights=weights, card=card, device=training.device).save(folder.embedder)
         scored = _test_scores(dataset, parts, training, occasion) if parts.test.num_items else _no_scores(training)
         content = _facts(training) | scored | {"notes": [*notes, *scored["notes"]]}
         folder.end(config, content)
@@ -229,7 +228,7 @@ def _test_scores(dataset: Dataset, parts: Split, training: Training, occasion: O
     look, seal = parts.test.look, parts.test.seal()
     assert look is not None
     assert seal is not None  # the record of a run is a file
-    test = make_feed(dataset.subset(part.indices), protocol)
+    test = make_feed(dataset.subset(part.indices), protocol, weights=training.weights, device=training.device, trains=False)
     embeddings = embed_feed(network, test, protocol, device=training.device)
     scores = protocol_scores(
         vectors_to_score(network, embeddings),
