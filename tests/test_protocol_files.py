@@ -97,7 +97,10 @@ def test_some_method_has_its_papers_settings_under_it(name: str) -> None:
     [
         ({"pooling": "mean"}, "pooling is 'mean': expected one of 'avg', 'max', 'avg+max', 'gem'"),
         ({"stepps": 3}, "unknown setting 'stepps': did you mean 'steps'?"),
-        ({"steps": 0}, "steps=0: expected at least 1"),
+        ({"steps": -1}, "steps=-1: expected a number not below 0"),
+        ({"step": 3}, "unknown setting 'step': did you mean 'steps'?"),
+        ({"lr": 3}, "unknown setting 'lr': did you mean 'learning_rate'?"),
+        ({"wd": 3}, "unknown setting 'wd': did you mean 'weight_decay'?"),
         ({"steps": 1.5}, "steps is 1.5: expected int"),
         ({"learning_rate": 0}, "learning_rate=0.0: expected a number above 0"),
         ({"weight_decay": -1}, "weight_decay=-1.0: expected a number not below 0"),

@@ -79,8 +79,13 @@ def from_registry(
 
 
 def close_name(name: str, names: Iterable[str]) -> str | None:
-    """The one of the names that was probably meant."""
-    return next(iter(difflib.get_close_matches(name, list(names), n=1, cutoff=0.4)), None)
+    """The one of the names that was probably meant: by its initials (lr), its beginning or its letters."""
+    names = list(names)
+    if not name:
+        return None
+    initials = [known for known in names if len(name) > 1 and "".join(word[:1] for word in known.split("_")) == name]
+    beginnings = [known for known in names if len(name) > 2 and known.startswith(name)]
+    return next(iter([*initials, *beginnings, *difflib.get_close_matches(name, names, n=1, cutoff=0.55)]), None)
 
 
 def checked_labels(

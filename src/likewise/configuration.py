@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -87,6 +87,11 @@ def converted(value: Any, hint: Any, where: str) -> Any:
     if is_dataclass(hint):
         names = [entry.name for entry in fields(hint)]
         within = where.rpartition(": ")[2]
+        meant = next((name for name, kind in get_type_hints(hint).items() if get_origin(kind) is Literal and value in get_args(kind)), None)
+        if meant is not None:
+            raise ValueError(
+                f"{where} is {value!r}: write {within}.{meant}={value}, as {within} has settings of its own ({', '.join(names)})"
+            )
         raise ValueError(f"{where} is {value!r}: expected a table of {', '.join(names)}; to set one of them, name it: {within}.{names[0]}")
     raise ValueError(f"{where} is {value!r}: expected {getattr(hint, '__name__', str(hint))}")
 
@@ -98,16 +103,19 @@ def with_settings(config: T, settings: Mapping[str, Any]) -> T:
     return config
 
 
-def divided(settings: Mapping[str, Any], **kinds: type) -> dict[str, dict[str, Any]]:
+def divided(settings: Mapping[str, Any], *, dotted: Iterable[str] = (), **kinds: type) -> dict[str, dict[str, Any]]:
     """The settings of each kind of configuration: divided({"steps": 3}, method=Method, protocol=Protocol)["protocol"] is {"steps": 3}.
 
-    A name that several kinds have is the first's.
+    A name that several kinds have is the first's. dotted: further names, for who leaves out what stands before the dot.
     """
     owners = {entry.name: kind for kind in reversed(kinds) for entry in fields(kinds[kind])}
     parts: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
     for name, value in settings.items():
         head = name.split(".")[0]
         if head not in owners:
+            within = [known for known in dotted if known.rpartition(".")[2] == name]
+            if within:
+                raise ValueError(f"unknown setting {head!r}: did you mean {' or '.join(map(repr, within))}?")
             close = close_name(head, owners)
             hint = f"did you mean {close!r} ({owners[close]})?" if close else f"known are {', '.join(sorted(owners))}"
             raise ValueError(f"unknown setting {head!r}: {hint}")

@@ -108,6 +108,11 @@ def test_the_protocol_that_suits_the_data_is_the_same_for_train_and_compare(tmp_
     assert (trained["name"], trained["validation"]) == ("features", 0.0)
 
 
+def test_no_steps_are_no_comparison(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"steps=0: a comparison trains, .*--set head\.kind=none` scores features without training"):
+        tiny_compare(tmp_path / "out", protocol=tiny_protocol(steps=0))
+
+
 def test_a_comparison_holds_its_verdicts(tmp_path: Path, finished: ComparisonResults) -> None:
     """The untrained network is not among those judged. What is indifferent is no part of the plan: a finished comparison is judged anew."""
     verdict = finished.verdicts["glyphs", ""]

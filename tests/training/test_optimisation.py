@@ -92,6 +92,18 @@ def test_the_schedule_reaches_the_optimiser() -> None:
     assert seen == [pytest.approx([factor] * len(found.optimizer.param_groups)) for factor in (1, 1, 0.1, 0.1)]
 
 
+def test_only_the_head_learns() -> None:
+    """head_only = 1: to the last step."""
+    found = training(method("raw", head_only=1.0), replace(PROTOCOL, frozen_batch_norm=True))
+    before = {name: value.clone() for name, value in found.network.state_dict().items()}
+    found.run()
+    after = found.network.state_dict()
+    backbone = [name for name in before if ".backbone." in name]
+    assert backbone
+    assert_equal_weights({name: after[name] for name in backbone}, {name: before[name] for name in backbone})
+    assert_changed(after, before, [name for name in before if ".heads." in name and "weight" in name])
+
+
 def test_only_new_layers_learn_at_first() -> None:
     """head_only of the steps; then all do."""
     protocol = replace(PROTOCOL, steps=4, frozen_batch_norm=True)

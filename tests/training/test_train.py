@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from likewise.cli import app
@@ -21,7 +22,9 @@ from likewise.data.readers import read
 from likewise.data.splits import Split, split
 from likewise.evaluation import evaluate
 from likewise.evaluation.metrics import DEFAULT_METRICS
+from likewise.models.backbones import make_backbone
 from likewise.models.embedder import Embedder
+from likewise.models.network import NetworkSpec, make_network
 from likewise.training import feeds
 from likewise.training.feeds import Feed, make_feed
 from likewise.training.loop import Listener, Row, Training
@@ -31,7 +34,7 @@ from likewise.training.train import TrainingStopped, held_out_items, hold_out, t
 from likewise.training.watchdogs import Diverged
 
 from .test_tensorboard import scalars
-from .tiny import HELD_OUT, PROTOCOL, events, held, pictures, vectors, vectors_file
+from .tiny import HELD_OUT, PROTOCOL, assert_equal_weights, events, held, pictures, vectors, vectors_file, weights_of
 
 
 @pytest.fixture(scope="module")
@@ -348,6 +351,22 @@ def test_vectors_under_the_protocol_for_them(method: str, tmp_path: Path) -> Non
     chance = 7 / 159
     assert result.scores["R@1"] > 5 * chance
     assert Embedder.load(tmp_path / "run").preprocessing is None
+
+
+def test_no_steps_give_the_network_as_it_starts(tmp_path: Path) -> None:
+    """The best there is, where it starts from pretrained weights: features without training, scored and ready for use."""
+    weights, data = tmp_path / "pretrained.safetensors", pictures(noise=150)
+    save_file(make_backbone("convnet_small").state_dict(), weights)
+    settings = {"steps": 0, "head.kind": "none", "weights": "optional", "validation": 0.25}
+    result = train("raw", data, protocol=PROTOCOL, settings=settings, weights=weights, out=tmp_path / "run", device="cpu")
+    expected = make_network(NetworkSpec("convnet_small", pooling="max", head="none", dim=8), seed=0, weights=weights)
+    assert_equal_weights(weights_of(tmp_path / "run"), expected.state_dict())
+    assert (result.best_step, result.validation) == (0, None)
+    assert result.scores["R@1"] > 0
+    assert "no step was taken: the embeddings are the backbone's features as they are" in result.notes
+    again = train("raw", data, protocol=PROTOCOL, settings={"steps": 0}, out=tmp_path / "random", device="cpu")
+    assert any("--set head.kind=none gives the backbone's features themselves" in note for note in again.notes)
+    assert CliRunner().invoke(app, ["evaluate", str(tmp_path / "run")]).exit_code == 0
 
 
 def test_a_memory_of_earlier_batches(tmp_path: Path) -> None:

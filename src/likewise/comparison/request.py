@@ -185,6 +185,11 @@ def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[
         what = f"setting {min(of_methods)!r} is a method's, and a comparison sets what is equal for all"
         raise ValueError(f"{what}: put it into a method file and give that file among the methods")
     protocol = with_settings(chosen, ({} if request.equal is None else {"equal": request.equal}) | dict(request.settings))
+    if protocol.steps == 0:
+        raise ValueError(
+            "steps=0: a comparison trains, and the network as it starts is in every table anyway: give at least 1; "
+            "`likewise train METHOD DATA --set steps=0 --set head.kind=none` scores features without training"
+        )
     weights = protocol.weights_file(request.weights)
     methods = methods_of(request.methods, chosen.name, there=() if there is None else there.compared)
     usual: Protocol | Plan = protocol if there is None else there

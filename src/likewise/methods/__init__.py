@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -72,7 +72,7 @@ class Method:
     head: Head = Head()
     rates: Rates = Rates()
     ensemble: Ensemble = Ensemble()
-    head_only: float = 0.0  # share of the steps, at first, in which only new layers learn
+    head_only: float = 0.0  # share of the steps, at first, in which only new layers learn; 1: nothing else ever does
     search: dict[str, Uniform | Choice] = field(default_factory=dict)  # dotted name -> what tuning may try, beside the rates
     published: dict[str, dict[str, float]] = field(default_factory=dict)  # protocol -> score -> percent
     under: dict[str, dict[str, Any]] = field(default_factory=dict)  # protocol -> dotted name -> value: the paper's own settings there
@@ -90,14 +90,27 @@ class Method:
                 raise ValueError(f"{self.name}: {name!r} in [search]: every method tries the same values of it; leave it out")
         if self.norm is not None and (self.norm <= 0 or self.normalize is True):
             raise ValueError(f"{self.name}: norm={self.norm} must be above 0, and excludes normalize=true (length 1)")
-        if self.ensemble.members < 1 or not 0 <= self.head_only < 1:
-            raise ValueError(f"{self.name}: an ensemble has at least 1 member and head_only is a share below 1")
+        if self.ensemble.members < 1:
+            raise ValueError(f"{self.name}: ensemble.members={self.ensemble.members}: expected at least 1")
+        if not 0 <= self.head_only <= 1:
+            raise ValueError(
+                f"{self.name}: head_only={self.head_only}: expected a share of the steps from 0 to 1, where only the head learns"
+            )
 
     def for_protocol(self, protocol: str) -> Method:
         """The method with its paper's own settings under this protocol, where it has any."""
         changed = with_settings(self, self.under.get(protocol, {}))
         search = {name: values for name, values in self.search.items() if _has(changed, name)}  # another sampler has other settings
         return replace(changed, under={}, search=search)
+
+    @property
+    def dotted_names(self) -> tuple[str, ...]:
+        """Every setting that stands behind a dot: of head, rates and ensemble, and of the loss, miner and sampler that it has."""
+        tables = {name: [entry.name for entry in fields(getattr(self, name))] for name in ("head", "rates", "ensemble")}
+        tables["loss"] = list(inspect.signature(LOSSES[self.loss.name]).parameters)
+        tables["mining"] = [] if self.mining is None else list(inspect.signature(MINERS[self.mining.name]).parameters)
+        tables["sampler"] = list(SAMPLERS[self.sampler.name].settings_of_methods())
+        return tuple(f"{table}.{name}" for table, names in tables.items() for name in names)
 
     def make_loss(self, *, num_classes: int | None = None) -> AnyLoss:
         """The loss with the method's settings; `num_classes` for one that has parameters of each class."""

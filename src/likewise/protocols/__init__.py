@@ -47,7 +47,7 @@ class Protocol:
     # optimisation
     batch: int = 112  # images a step
     few_classes: FewClasses = "error"  # what to do where a batch needs more classes than there are
-    steps: int = 600
+    steps: int = 600  # 0: the network as it starts
     equal: Equal = "steps"  # for every method; time: each trains for as many seconds, and the schedule follows the share that is spent
     seconds: float = 0.0  # of a training where time is equal; 0, in a comparison: what the steps take with the method of median speed
     optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
@@ -74,13 +74,13 @@ class Protocol:
     seeds: int = 3
 
     def __post_init__(self) -> None:
-        for name in ("dim", "views", "batch", "steps", "validate_every", "folds", "seeds"):
+        for name in ("dim", "views", "batch", "validate_every", "folds", "seeds"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: expected at least 1")
         for name in ("learning_rate", "eps", "gamma"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}={getattr(self, name)}: expected a number above 0")
-        for name in ("weight_decay", "clip", "momentum", "seconds", "trials"):
+        for name in ("steps", "weight_decay", "clip", "momentum", "seconds", "trials"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}: expected a number not below 0")
         if self.views > 1 and not self.frozen:

@@ -55,7 +55,10 @@ def make_optimizer(
     for group in groups:
         group["base"] = group["lr"] = group["lr"] * rates.base * protocol.learning_rate
     if not groups:
-        raise ValueError(f"{method.name} under {protocol.name} has nothing to learn: a backbone without weights needs a head")
+        raise ValueError(
+            f"{method.name} under {protocol.name} has nothing to learn: a backbone without weights needs a head "
+            "(`likewise evaluate` scores vectors as they are)"
+        )
     if protocol.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=protocol.learning_rate, momentum=protocol.momentum, fused=True)
     kind = torch.optim.AdamW if protocol.optimizer == "adamw" else torch.optim.Adam

@@ -140,14 +140,15 @@ def train(
         raise TrainingStopped(
             f"stopped after step {training.step} of {conditions.steps}; the same command with --resume goes on from there"
         )
-    return _finish(folder, dataset, parts, training, config, notes=(*dataset.notes, *parts.notes, *feed_notes(feed)))
+    notes = (*dataset.notes, *parts.notes, *feed_notes(feed), *untrained_notes(chosen, conditions))
+    return _finish(folder, dataset, parts, training, config, notes=notes)
 
 
 def resolved(method: str | Path | Method, protocol: str | Path | Protocol, settings: Mapping[str, Any]) -> tuple[Method, Protocol]:
     """The method (with its paper's settings under this protocol) and the protocol, each with its part of the settings."""
     conditions, chosen = load_protocol(protocol), load_method(method)
     chosen = chosen.for_protocol(conditions.name)
-    parts = divided(settings, method=Method, protocol=Protocol)
+    parts = divided(settings, dotted=chosen.dotted_names, method=Method, protocol=Protocol)
     return with_settings(chosen, parts["method"]), with_settings(conditions, parts["protocol"])
 
 
@@ -162,7 +163,7 @@ def without_validation(protocol: Protocol, settings: Mapping[str, Any]) -> Proto
 
 def held_out_items(dataset: Dataset, parts: Split, protocol: Protocol) -> Int64s | None:
     """The numbers of the training items on whose classes the best step is chosen; None: the last step is taken."""
-    if protocol.validation == 0:
+    if protocol.validation == 0 or protocol.steps == 0:
         return None
     num_folds = max(round(1 / protocol.validation), 2)
     if parts.num_train_classes < 2 * num_folds:
@@ -190,6 +191,17 @@ def hold_out(feed: Feed, parts: Split, held_out: Int64s | None) -> tuple[Feed, F
 
 def feed_notes(feed: Feed) -> tuple[str, ...]:
     return (left_out(feed.skipped),) if feed.skipped else ()
+
+
+def untrained_notes(method: Method, protocol: Protocol) -> tuple[str, ...]:
+    """Where no step is taken: what the embeddings then are."""
+    if protocol.steps:
+        return ()
+    if method.head.kind == "none":
+        return ("no step was taken: the embeddings are the backbone's features as they are",)
+    if protocol.head_start == "whitening":
+        return ("no step was taken: the embeddings are the backbone's features, whitened",)
+    return ("no step was taken: the head is as it was drawn, at random; --set head.kind=none gives the backbone's features themselves",)
 
 
 def _finish(
