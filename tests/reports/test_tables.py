@@ -1,24 +1,35 @@
 """The leaderboard in other programs and in the terminal."""
 
 import csv
+import math
 import re
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from likewise.comparison.gather import look_number
 from likewise.comparison.plan import Extension
-from likewise.comparison.results import ComparisonResults
+from likewise.comparison.results import ComparisonResults, Estimate, MethodResult
 from likewise.data.ledger import CountedLook, Look
 from likewise.reports.charts import rank_groups
 from likewise.reports.conditions_html import origin_section, time_section
 from likewise.reports.differences_html import differences, signed
 from likewise.reports.drawing import method_lines
 from likewise.reports.leaderboard_html import UNTUNED, leaderboard
-from likewise.reports.sentences import command_to_go_on, headline, look_in_words, noise_in_words, power_in_words, time_in_words
+from likewise.reports.page import Shared, report_page
+from likewise.reports.sentences import (
+    command_to_go_on,
+    headline,
+    hits_in_words,
+    look_in_words,
+    noise_in_words,
+    power_in_words,
+    time_in_words,
+)
 from likewise.reports.tables import csv_table, latex_table, latex_text, markdown_table
 from likewise.terminal.comparison_command import closing_lines
 from likewise.terminal.leaderboard import leaderboard_view
@@ -161,6 +172,47 @@ def test_the_headline_says_who_leads_who_is_within_noise_and_who_is_behind(usual
     assert headline(alone).endswith("Every other method is behind it.")
 
 
+def scored(results: ComparisonResults, name: str, mean: float, **changes: Any) -> MethodResult:
+    """The first method with this R@1, and no interval."""
+    method = results.board("glyphs").methods[0]
+    return replace(method, name=name, scores={**method.scores, "R@1": Estimate((mean,), mean, None, None, None)}, **changes)
+
+
+def test_the_first_hits_are_told_in_plain_words(usual: ComparisonResults) -> None:
+    def told(*methods: MethodResult, **changes: Any) -> str:
+        results = replace(usual, methods=methods, **changes)
+        return hits_in_words(results, results.board("glyphs"))
+
+    best, untrained = scored(usual, "raw_vthm", 0.964), scored(usual, "untrained", 0.937, apart="no training")
+    words = "Of 100 images, 96 have one of their own class as the nearest with RAW + VTHM"
+    assert told(best) == f"{words}."
+    assert told(best, untrained) == f"{words}; without training 94 do."
+    close = replace(untrained, scores=scored(usual, "untrained", 0.958).scores)  # to tell them apart takes more than 100 images
+    assert told(best, close) == (
+        "Of 1,000 images, 964 have one of their own class as the nearest with RAW + VTHM; without training 958 do."
+    )
+    assert told(scored(usual, "raw_vthm", 0.997)).startswith("Of 1,000 images, 997 have")
+    assert told(untrained) == "Of 100 images, 94 have one of their own class as the nearest without any training."
+    vectors = {name: replace(items, thumbnails=None) for name, items in usual.items.items()}
+    assert told(best, items=vectors).startswith("Of 100 items, 96 have")
+    assert told(best, scored(usual, "margin", 0.5, dataset="birds")).startswith("On glyphs, of 100 images, 96 have")
+    assert told(scored(usual, "raw_vthm", math.nan)) == ""
+    assert told(replace(best, scores={"MAP@R": best.scores["MAP@R"]})) == ""
+    spread = replace(best, scores={**best.scores, "R@1": Estimate((0.5,), 0.5, None, 0.423, 0.577)})
+    assert "50 (42 to 58) have one" in told(spread)
+
+
+def test_the_plain_words_stand_on_top_and_under_the_table(usual: ComparisonResults) -> None:
+    words = hits_in_words(usual, usual.board("glyphs"))
+    assert words
+    page = report_page(Shared.of(usual))
+    assert page.index(f'<p class="plain">{words}</p>') < page.index('<p class="headline">')
+    console = Console(width=300, record=True, file=StringIO())
+    console.print(leaderboard_view(usual))
+    assert words in console.export_text()
+    assert words in markdown_table(usual, usual.boards)
+
+
 def test_a_second_look_of_a_comparison_is_judged_at_a_higher_level(tmp_path: Path) -> None:
     board = made_up(tmp_path, look=3).board("glyphs")
     assert board.verdict is not None
@@ -246,9 +298,9 @@ def test_the_page_shows_every_difference(usual: ComparisonResults) -> None:
 
 
 def test_time_is_told_by_the_clock_and_as_work(results: ComparisonResults) -> None:
-    assert time_in_words(results) == "4.3 min, 8.0 min of work in 2 jobs"
+    assert time_in_words(results) == "4.3 min by the clock, in which 2 jobs side by side did 8.0 min of work"
     page = str(time_section(results))
-    assert "together, in 2 jobs</th><td>8.3 min" in page
+    assert "together, in 2 jobs side by side</th><td>8.3 min" in page
     assert "by the clock</th><td>4.3 min" in page
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from likewise.comparison.baselines import BASELINES
+from likewise.comparison.baselines import BASELINES, UNTRAINED
 from likewise.comparison.plan import Extension
 from likewise.comparison.tuning import TrialState
 from likewise.data.ledger import CountedLook
@@ -219,6 +219,11 @@ class Board:
     def winner(self) -> MethodResult | None:
         """What to put to work: the best, trained or not, though it ran under conditions of its own; never a network of random weights."""
         return next((method for method in self.methods if method.is_trained or not method.apart), None)
+
+    @property
+    def untrained(self) -> MethodResult | None:
+        """What there is without training."""
+        return next((method for method in self.methods if method.name == UNTRAINED), None)
 
     @property
     def methods(self) -> tuple[MethodResult, ...]:

@@ -67,7 +67,7 @@ def _openings(results: ComparisonResults) -> Markup:
 def time_section(results: ComparisonResults) -> Markup:
     total = sum(results.time_spent.values())
     rows = [(kind, seconds_in_words(seconds), f"{100 * seconds / total:.1f} %") for kind, seconds in results.time_spent.items()]
-    rows.append((f"together, in {count_of(results.jobs, 'job', 'jobs')}", seconds_in_words(total), ""))
+    rows.append((f"together, in {count_of(results.jobs, 'job', 'jobs side by side')}", seconds_in_words(total), ""))
     rows.append(("by the clock", seconds_in_words(results.elapsed), ""))
     return table({"class": "facts"}, ("work", "time", "share"), rows)
 

@@ -31,7 +31,7 @@ from likewise.reports.leaderboard_html import leaderboard, swatch
 from likewise.reports.markup import Markup, data_island, escape, join, tag
 from likewise.reports.method_curves import PairCurves, pair_curves
 from likewise.reports.ranked_lists import ranked_lists
-from likewise.reports.sentences import conditions_in_words, gain_in_words, headline, look_in_words, time_in_words
+from likewise.reports.sentences import conditions_in_words, gain_in_words, headline, hits_in_words, look_in_words, time_in_words
 from likewise.reports.tuning_charts import best_after_chart, rate_charts
 from likewise.wording import count_of
 
@@ -121,6 +121,7 @@ def _body(results: ComparisonResults, boards: Sequence[Board], sections: Sequenc
         "header",
         {},
         tag("h1", {}, results.title),
+        *(tag("p", {"class": "plain"}, words) for words in (hits_in_words(results, board) for board in boards) if words),
         *(
             tag("p", {"class": "headline"}, " ".join(filter(None, (headline(board), gain_in_words(board), look_in_words(results, board)))))
             for board in boards

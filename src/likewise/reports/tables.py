@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from io import StringIO
 
 from likewise.comparison.results import Board, ComparisonResults, MethodResult
-from likewise.reports.sentences import conditions_in_words, gain_in_words, headline, look_in_words, noise_in_words, power_in_words
+from likewise.reports.sentences import (
+    conditions_in_words,
+    gain_in_words,
+    headline,
+    hits_in_words,
+    look_in_words,
+    noise_in_words,
+    power_in_words,
+)
 from likewise.wording import NONE, bytes_in_words, percent, printable, seconds_in_words
 
 LATEX_MARKS = {"within noise": r"$^{\approx}$", "equal for all purposes": "$^{=}$"}
@@ -65,7 +73,8 @@ def markdown_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
         parts.append(f"## {_markdown(board.dataset)}")
         if board.dataset in results.looks:
             parts.append(_markdown(look_in_words(results, board)))
-        parts += [_markdown(words) for words in (headline(board), gain_in_words(board), power_in_words(board)) if words]
+        said = (hits_in_words(results, board), headline(board), gain_in_words(board), power_in_words(board))
+        parts += [_markdown(words) for words in said if words]
         for methods in (board.equal, board.apart):
             if not methods:
                 continue

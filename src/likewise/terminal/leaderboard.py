@@ -14,6 +14,7 @@ from likewise.reports.sentences import (
     conditions_in_words,
     gain_in_words,
     headline,
+    hits_in_words,
     interval,
     look_in_words,
     noise_in_words,
@@ -54,7 +55,7 @@ def _view(results: ComparisonResults, num_scores: int, title_width: int) -> Iter
         board = results.board(dataset)
         yield Text(printable(dataset), style="bold")
         yield _table(board, board.scores[:num_scores], title_width)
-        for words in filter(None, (headline(board), gain_in_words(board))):
+        for words in filter(None, (hits_in_words(results, board), headline(board), gain_in_words(board))):
             yield Text(printable(words))
         if board.verdict is not None and not board.verdict.undecided:
             for words in filter(None, (power_in_words(board), noise_in_words(board))):
