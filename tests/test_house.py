@@ -37,6 +37,7 @@ TERMINAL_LIBRARIES = {"rich", "typer"}
 PUBLIC = (
     "LOSSES",
     "MINERS",
+    "RERANKERS",
     "DesignedByWeights",
     "Embedder",
     "Objective",
@@ -46,6 +47,7 @@ PUBLIC = (
     "nearest",
     "objective",
     "pair_weights",
+    "rerank",
     "train",
     "verdict",
     "whiten",

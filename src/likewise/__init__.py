@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from likewise.evaluation.nearest import nearest
+    from likewise.evaluation.reranking import RERANKERS, rerank
     from likewise.evaluation.scores import evaluate
     from likewise.evaluation.verdict import verdict
     from likewise.losses import LOSSES
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LOSSES",
     "MINERS",
+    "RERANKERS",
     "DesignedByWeights",
     "Embedder",
     "Objective",
@@ -29,6 +31,7 @@ __all__ = [
     "nearest",
     "objective",
     "pair_weights",
+    "rerank",
     "train",
     "verdict",
     "whiten",
@@ -39,6 +42,7 @@ __all__ = [
 _WHERE = {
     "LOSSES": "likewise.losses",
     "MINERS": "likewise.mining",
+    "RERANKERS": "likewise.evaluation.reranking",
     "DesignedByWeights": "likewise.pair_weighting",
     "Embedder": "likewise.models.embedder",
     "Objective": "likewise.objectives",
@@ -47,6 +51,7 @@ _WHERE = {
     "nearest": "likewise.evaluation.nearest",
     "objective": "likewise.objectives",
     "pair_weights": "likewise.pair_weighting",
+    "rerank": "likewise.evaluation.reranking",
     "train": "likewise.training.train",
     "verdict": "likewise.evaluation.verdict",
     "whiten": "likewise.models.whitening",

@@ -77,10 +77,7 @@ def per_query(
         all_ranks = hamming_ranks(embeddings, gallery, query_codes, gallery_codes, block)
     else:
         pairwise = PairwiseSimilarity.of(embeddings, gallery, metric)
-        counter = RankCounter(
-            pairwise, exclude_self, wanted, Duplicates.of(pairwise.gallery), *_block_shape(block, pairwise), symmetric=True
-        )
-        all_ranks = counter.ranks(query_codes, gallery_codes)
+        all_ranks = rank_counter(pairwise, exclude_self, wanted, block).ranks(query_codes, gallery_codes)
     names = [f"R@{k}" for k in wanted_ks] + [name for name in RETRIEVAL_METRICS if name != "R@K" and name in metrics]
     scores = {name: torch.zeros(len(query_codes), dtype=torch.float64, device=query_codes.device) for name in names}
     matched = torch.zeros(len(query_codes), dtype=torch.bool, device=query_codes.device)
@@ -88,11 +85,16 @@ def per_query(
         for ranks in all_ranks:
             matched[ranks.rows] = True
             for name in names:
-                scores[name][ranks.rows] = _score(name, ranks)
+                scores[name][ranks.rows] = score_of_ranks(name, ranks)
     return PerQuery(scores, matched, query_codes, left_out)
 
 
-def _score(name: str, ranks: PositiveRanks) -> Tensor:
+def rank_counter(pairwise: PairwiseSimilarity, exclude_self: bool, wanted: Wanted, block: int | str = "auto") -> RankCounter:
+    """What finds the ranks of the positives in the order of the embedding."""
+    return RankCounter(pairwise, exclude_self, wanted, Duplicates.of(pairwise.gallery), *_block_shape(block, pairwise), symmetric=True)
+
+
+def score_of_ranks(name: str, ranks: PositiveRanks) -> Tensor:
     """(n,) float64 score of each query from its ranks in rising order."""
     rank, count = ranks.rank, ranks.count
     if name.startswith("R@"):

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +14,8 @@ from likewise.evaluation.diagnostics import Diagnosis, diagnose
 from likewise.evaluation.embedding_file import EmbeddingFile
 from likewise.evaluation.labels import Labels, class_codes
 from likewise.evaluation.metrics import CLUSTERING_METRICS, DEFAULT_METRICS, RETRIEVAL_METRICS, check_metrics
+from likewise.evaluation.reranked_scores import RerankedScores, score_reranked
+from likewise.evaluation.reranking import Reranker, make_reranker
 from likewise.evaluation.retrieval import PerQuery, per_query
 from likewise.evaluation.similarity import Embeddings
 from likewise.evaluation.uncertainty import Interval, Unit, intervals_in_doubt, mean_intervals
@@ -31,6 +33,7 @@ class Scores:
     intervals: dict[str, Interval]  # of the retrieval means, where asked for
     left_out: tuple[str, ...]  # what was asked for and has no mean, in words
     in_doubt: tuple[str, ...] = ()  # what the intervals cannot say, in words
+    reranked: dict[str, RerankedScores] = field(default_factory=dict)  # retrieval after re-ranking, where asked for, by the re-ranker
 
     @property
     def num_unmatched(self) -> int | None:
@@ -59,6 +62,7 @@ def score(
     seed: int = 0,
     restarts: int | None = None,
     block: int | Literal["auto"] = "auto",
+    rerank: Sequence[str | Reranker] = (),
     unscoreable: Literal["error", "note"] = "error",
     on_step: Callable[[str], None] | None = None,
 ) -> Scores:
@@ -66,15 +70,20 @@ def score(
 
     What cannot be asked of so few items is left out, with a note: a K larger than the gallery; clustering where every item is the only
     one of its class. If no query has anything of its class to find, or no metric is left, that is a ValueError, or, with
-    unscoreable="note", a note too. intervals: over what, None for no intervals. `on_step` is told what is under way.
+    unscoreable="note", a note too. intervals: over what, None for no intervals. rerank: re-rankers, as `make_reranker` takes them, whose
+    retrieval scores are found too. `on_step` is told what is under way.
     """
     check_metrics(metrics)
+    rerankers = {how if isinstance(how, str) else repr(how): make_reranker(how) for how in rerank}
+    if rerankers and metric != "cosine":
+        raise ValueError(f"metric is {metric!r} and rerank is {rerank!r}: re-ranking compares by cosine; leave out one of them")
     say = on_step or (lambda _: None)
     retrieval = [name for name in RETRIEVAL_METRICS if name in metrics]
     clustering = [name for name in CLUSTERING_METRICS if name in metrics]
     queries: PerQuery | None = None
     means: dict[str, float] = {}
     bounds: dict[str, Interval] = {}
+    reranked: dict[str, RerankedScores] = {}
     left_out: list[str] = []
     in_doubt: tuple[str, ...] = ()
     if retrieval:
@@ -94,6 +103,11 @@ def score(
             if intervals is not None and queries.scores:
                 bounds = mean_intervals([queries], unit=intervals)
                 in_doubt = intervals_in_doubt(queries, bounds, unit=intervals)
+            for name, reranker in rerankers.items():
+                say(f"re-ranking, {name}")
+                reranked[name] = score_reranked(
+                    embeddings, labels, reranker, queries, gallery=gallery, gallery_labels=gallery_labels, unit=intervals, seed=seed
+                )
     if clustering:
         codes = class_codes(labels)[0]
         if len(torch.unique(codes)) == len(codes):
@@ -106,7 +120,7 @@ def score(
             means |= _clustering_means(embeddings, codes, clustering, metric, seed=seed, restarts=restarts, on_step=say)
     if not means and unscoreable == "error":
         raise ValueError(f"nothing can be scored: {'; '.join(left_out)}")
-    return Scores(means, queries, bounds, tuple(left_out), in_doubt)
+    return Scores(means, queries, bounds, tuple(left_out), in_doubt, reranked)
 
 
 def _clustering_means(
@@ -145,12 +159,16 @@ def evaluate(
     seed: int = 0,
     restarts: int | None = None,
     block: int | Literal["auto"] = "auto",
+    rerank: str | Reranker | Sequence[str | Reranker] = (),
 ) -> dict[str, float]:
     """Scores in [0, 1] by name, and "unmatched": how many queries have no item of their class in the gallery.
 
     Retrieval scores (see `per_query`) are means over the matched queries. NMI and AMI compare k-means clusters (K = number of
     classes) of the embeddings, or of the queries where a gallery is given, with the classes; "NMI_geometric" is NMI as the papers
     normalise it. What cannot be asked of so few items, such as R@8 of a gallery of 7, is left out, with a warning.
+
+    rerank: names in `RERANKERS`, with settings if need be ("k_reciprocal:k1=30"), or re-rankers; the retrieval scores of the lists that
+    begin as these say (see `reranked_scores`) are there too, as "R@1 after k_reciprocal".
     """
     scores = score(
         embeddings,
@@ -163,12 +181,14 @@ def evaluate(
         seed=seed,
         restarts=restarts,
         block=block,
+        rerank=(rerank,) if isinstance(rerank, str) or not isinstance(rerank, Sequence) else rerank,
     )
     for note in scores.left_out:
         warnings.warn(note, UserWarning, stacklevel=2)
     unmatched = {} if scores.num_unmatched is None else {"unmatched": scores.num_unmatched}
     clustering = {name: value for name, value in scores.means.items() if name in CLUSTERING_METRICS}
-    return {**{name: value for name, value in scores.means.items() if name not in clustering}, **unmatched, **clustering}
+    after = {f"{name} after {how}": value for how, found in scores.reranked.items() for name, value in found.means.items()}
+    return {**{name: value for name, value in scores.means.items() if name not in clustering}, **after, **unmatched, **clustering}
 
 
 @dataclass(frozen=True)
@@ -191,6 +211,8 @@ class Summary:
         fields["interval_unit"] = self.interval_unit
         fields["intervals"] = {name: {"low": interval.low, "high": interval.high} for name, interval in self.scores.intervals.items()}
         fields["notes"] = list(self.scores.notes)
+        if self.scores.reranked:
+            fields["reranked"] = {name: _of_reranked(found) for name, found in self.scores.reranked.items()}
         if self.diagnosis is not None:
             fields["diagnosis"] = _plain({name: value for name, value in asdict(self.diagnosis).items() if name != "occurrence"})
         return fields
@@ -206,6 +228,7 @@ def summarise(
     seed: int = 0,
     with_diagnosis: bool = False,
     device: str = "cpu",
+    rerank: Sequence[str | Reranker] = (),
     on_step: Callable[[str], None] | None = None,
 ) -> Summary:
     """Scores, intervals and diagnosis; `on_step` is told what is under way."""
@@ -221,6 +244,7 @@ def summarise(
         metric=metric,
         intervals=None if intervals == "none" else intervals,
         seed=seed,
+        rerank=rerank,
         on_step=on_step,
     )
     diagnosis = None
@@ -246,6 +270,11 @@ def _tensor(array: np.ndarray, metric: str) -> Tensor:
     """Whole numbers are embeddings too (pixel counts, word counts), unless they are packed bits."""
     numbers = array if metric == "hamming" or array.dtype.kind == "f" else array.astype(np.float32)
     return torch.from_numpy(np.require(numbers, requirements=["C", "W"]))  # Arrow's arrays are read-only
+
+
+def _of_reranked(found: RerankedScores) -> dict[str, Any]:
+    differences = {name: {"difference": by.difference, "low": by.low, "high": by.high} for name, by in found.differences.items()}
+    return {"depth": found.depth, "scores": found.means, "differences": differences}
 
 
 def _plain(value: Any) -> Any:

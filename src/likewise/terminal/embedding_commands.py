@@ -56,6 +56,7 @@ def run_evaluate(
     metric: Literal["cosine", "euclidean", "hamming"],
     intervals: Literal["class", "query", "none"],
     seed: int,
+    rerank: str | None,
     diagnose: bool,
     as_json: bool,
     embedding_name: str | None,
@@ -83,6 +84,7 @@ def run_evaluate(
             metric="hamming" if file.is_dir() and embeddings.embeddings.dtype.kind == "u" else metric,  # a run may give packed bits
             intervals=intervals,
             seed=seed,
+            rerank=[name.strip() for name in (rerank or "").split(",") if name.strip()],
             with_diagnosis=diagnose,
             device=checked_device(device),
             on_step=None if on_progress is None else lambda step: on_progress(step, 0, 0),

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from likewise.evaluation.diagnostics import Diagnosis, Distances
+from likewise.evaluation.reranked_scores import RerankedScores
 from likewise.evaluation.scores import Summary
 
 BARS = " ▁▂▃▄▅▆▇█"
@@ -17,6 +18,9 @@ SHOWN = 5  # classes, queries and hubs in the terminal; --json has more
 def summary_view(summary: Summary, title: str, *, about: Sequence[Text] = ()) -> RenderableType:
     """`about`: lines on what was scored."""
     parts: list[RenderableType] = [Text(title, style="bold"), Text(_counts(summary), style="dim"), *about, _scores(summary)]
+    for name, after in summary.scores.reranked.items():
+        head = f"the first {after.depth:,} of each list re-ranked, the others behind them as before"
+        parts += [_heading(f"After {name}"), Text(f"  {head}", style="dim"), _reranked(summary, after)]
     parts += [Text(f"\n  {note}", style="yellow") for note in summary.scores.notes]
     if summary.diagnosis is not None:
         parts.extend(_diagnosis(summary.diagnosis, joined=summary.num_gallery is not None))
@@ -39,6 +43,18 @@ def _scores(summary: Summary) -> Table:
         interval = summary.scores.intervals.get(name)
         spread = [f"{100 * interval.low:6.2f} to {100 * interval.high:6.2f}"] if interval else []
         table.add_row(name, Text(f"{100 * score:.2f}", style="bold"), *spread)
+    return table
+
+
+def _reranked(summary: Summary, after: RerankedScores) -> Table:
+    """Scores before and after, with the interval of the difference."""
+    table = _table()
+    for name in ("score", "before", "after", *(["gain, 95 % interval"] if after.differences else [])):
+        table.add_column(name, justify="left" if name == "score" else "right")
+    for name, score in after.means.items():
+        gain = after.differences.get(name)
+        spread = [f"{100 * gain.low:+.2f} to {100 * gain.high:+.2f}"] if gain else []
+        table.add_row(name, f"{100 * summary.scores.means[name]:.2f}", Text(f"{100 * score:.2f}", style="bold"), *spread)
     return table
 
 
