@@ -2,7 +2,9 @@
 
 import json
 import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,9 @@ from likewise.data import Dataset, Features, Files, Pixels, pack
 from likewise.data.augmentation import Augmentation
 from likewise.evaluation.binary import pack_bits
 from likewise.models import LEVELS, Embedder, NetworkSpec, Preprocessing, embed_batches, embed_packed, freeze_batch_norm, make_network
+from likewise.models.embedder import MANY
+
+from ..optional import needs_package
 
 CENTRE = Augmentation(28, "centre", mean=(0.5, 0.4, 0.3), std=(0.5, 0.6, 0.7))
 
@@ -55,6 +60,54 @@ def test_paths_need_no_cache(paths: list[Path], tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("LIKEWISE_CACHE", str(tmp_path / "cache"))
     of_images().embed(paths)
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.fixture
+def many(paths: list[Path]) -> list[Path]:
+    return [paths[number % len(paths)] for number in range(MANY + 3)]
+
+
+@pytest.mark.parametrize("missing", ["onnxruntime", None])
+@pytest.mark.parametrize("settings", [{}, {"mirror": True}, {"levels": ("low", "high")}], ids=str)
+def test_many_files_are_streamed_to_the_same_rows(
+    settings: dict[str, Any], missing: str | None, many: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if missing:
+        monkeypatch.setitem(sys.modules, missing, None)
+    else:
+        needs_package("onnxruntime")
+    monkeypatch.setenv("LIKEWISE_CACHE", str(tmp_path / "cache"))
+    embedder = of_images(levels=LEVELS)
+    embedder.network.train()
+    expected = np.concatenate([embedder.embed(many[start : start + 10], **settings) for start in range(0, len(many), 10)])
+    told: list[tuple[str, int, int]] = []
+    for items in (many, [str(path) for path in many], dataset(many)):
+        rows = embedder.embed(items, on_progress=lambda *given: told.append(given), **settings)  # type: ignore[arg-type]
+        np.testing.assert_allclose(rows, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+    assert told[: len(told) // 3] == [("embedding", done, len(many)) for done in (16, 32, 48, 64, len(many))]
+    assert embedder.network.training
+    assert not (tmp_path / "cache").exists()
+
+
+def test_of_many_files_the_broken_one_is_named(many: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "broken.png").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"broken\.png cannot be embedded: not an image.*; repair it or leave it out"):
+        of_images().embed([*many, tmp_path / "broken.png"])
+    with pytest.raises(ValueError, match=r"gone\.png cannot be embedded: cannot be read: No such file"):
+        of_images().embed([*many, tmp_path / "gone.png"])
+
+
+@pytest.mark.parametrize("count", [3, MANY])
+def test_what_can_be_decoded_is_embedded(count: int, many: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "broken.png").write_bytes(b"nothing")
+    embedder = of_images()
+    given = dataset([*many[:2], tmp_path / "broken.png", *many[2:count]])
+    rows, kept, skipped = embedder.embed_images(given)
+    np.testing.assert_allclose(rows, embedder.embed(many[:count]), rtol=0, atol=1e-5)
+    assert kept.tolist() == [0, 1, *range(3, count + 1)]
+    assert [problem.path.name for problem in skipped] == ["broken.png"]
+    with pytest.raises(ValueError, match="none of 1 images can be decoded"):
+        embedder.embed_images(dataset([tmp_path / "broken.png"]))
 
 
 def test_pillow_images_equal_their_files(paths: list[Path]) -> None:

@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from likewise.data.augmentation import IMAGENET_MEAN, IMAGENET_STD
 from likewise.data.dataset import Dataset, Features, Files, Pixels
 from likewise.models import frozen_features as module
-from likewise.models import onnx_network
+from likewise.models import onnx_network, streaming
 from likewise.models.backbones import make_backbone
 from likewise.models.frozen_features import FrozenFeatures, frozen_features
+from likewise.models.images import DatasetImage
 
 from ..optional import needs_package
 from .drawn_photographs import drawn_photographs
@@ -73,13 +74,13 @@ class Compute:
 
     def __init__(self, home: Path, weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.home, self.weights, self.decoded = home, weights, 0
-        original = module.loaded
+        original = streaming.loaded
 
-        def counted(image: module.DatasetImage) -> Tensor | str:
+        def counted(image: DatasetImage) -> Tensor | str:
             self.decoded += 1
             return original(image)
 
-        monkeypatch.setattr(module, "loaded", counted)
+        monkeypatch.setattr(streaming, "loaded", counted)
 
     def __call__(self, data: Dataset, **changes: object) -> FrozenFeatures:
         settings: dict[str, object] = {
@@ -141,9 +142,18 @@ def test_with_and_without_onnxruntime(
         needs_package("onnxruntime")
     used = []
     original = onnx_network.onnx_network
-    monkeypatch.setattr(module, "onnx_network", lambda *given: used.append(original(*given)) or used[-1])  # type: ignore[func-returns-value]
+    monkeypatch.setattr(streaming, "onnx_network", lambda *given: used.append(original(*given)) or used[-1])  # type: ignore[func-returns-value]
     assert_alike(compute(made).vectors, by_hand(made, weights))
     assert [run is None for run in used] == [missing is not None]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: torch.cuda.is_available()")
+def test_a_gpu_gives_the_same_features(made: Dataset, compute: Compute, tmp_path: Path) -> None:
+    on_cpu = compute(made, views=3).views
+    on_gpu = compute(made, views=3, device="cuda", folder=tmp_path / "other").views
+    assert on_gpu.device.type == "cpu"
+    assert_alike(on_gpu[:, :2], on_cpu[:, :2])
+    torch.testing.assert_close(on_gpu, on_cpu, rtol=0, atol=0.02 * float(on_cpu.abs().max()))  # a GPU does not round resized pixels
 
 
 def test_computed_once_whatever_the_labels_order_or_part(made: Dataset, compute: Compute) -> None:
@@ -382,9 +392,10 @@ from pathlib import Path
 import numpy as np
 from likewise.data.dataset import Dataset, Files
 from likewise.models import frozen_features as module
+from likewise.models import streaming
 
 images, home, weights, seconds = Path(sys.argv[1]), sys.argv[2], sys.argv[3], float(sys.argv[4])
-original, module.FILE_ROWS, module.BATCH = module.loaded, 4, 2
+original, module.FILE_ROWS, streaming.BATCH = streaming.loaded, 4, 2
 
 def slowly(image):
     time.sleep(seconds)
@@ -392,7 +403,7 @@ def slowly(image):
     sys.stdout.flush()
     return original(image)
 
-module.loaded = slowly
+streaming.loaded = slowly
 paths = tuple(sorted(images.iterdir()))
 data = Dataset("made", Files(paths), np.zeros(len(paths), np.int64), ("a",))
 features = module.frozen_features(

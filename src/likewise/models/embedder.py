@@ -11,23 +11,26 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from likewise.checks import known_name
 from likewise.data.augmentation import AUGMENTATIONS, Augmentation
 from likewise.data.cache import pack
-from likewise.data.dataset import Dataset, Features, Pixels
-from likewise.data.packed import PackedImages
+from likewise.data.dataset import Dataset, Features, Files, Pixels
+from likewise.data.packed import PackedImages, Problem
 from likewise.evaluation.binary import pack_bits
 from likewise.models.backbones import Level
 from likewise.models.bundle import read_bundle, write_bundle
-from likewise.models.embedding import embed_batches, packed_inputs, tensor_inputs
-from likewise.models.images import FILE_SIDE, Picture, packed_batches
+from likewise.models.embedding import embed_batches, embedded, evaluating, packed_inputs, tensor_inputs
+from likewise.models.images import FILE_SIDE, Picture, images_of, packed_batches
 from likewise.models.network import Network, NetworkSpec, check_levels, make_network
 from likewise.models.pretrained import WEIGHTS, find_weights
+from likewise.models.streaming import Streamed, batch_on, make_run, streamed
 from likewise.models.weight_files import load_weights
 from likewise.models.whitening import Whitening
 from likewise.progress import ProgressCallback
+
+MANY = 64  # files from which on they are streamed
 
 Items = Sequence[Picture] | Dataset | PackedImages | Tensor | npt.NDArray[Any]
 
@@ -112,9 +115,9 @@ class Embedder:
     ) -> npt.NDArray[Any]:
         """(N, width) float32 unit rows, or packed bits (N, bytes) uint8 if the network is binary, one for each item in order.
 
-        items        paths or Pillow images; a data set (packed through the cache); packed images; uint8 pixels (N, height, width, 3);
-                     float images (N, 3, height, width) that are preprocessed already; float vectors (N, dimensions) where the network
-                     takes these.
+        items        paths or Pillow images; a data set; packed images; uint8 pixels (N, height, width, 3); float images (N, 3, height,
+                     width) that are preprocessed already; float vectors (N, dimensions) where the network takes these. On a CPU many
+                     files go through onnxruntime where it is installed; on a GPU a data set of files is packed in the cache first.
         levels       only these, of every member; all unless given.
         mirror       an image's embedding and its mirror's, added and normalised.
         on_progress  is told how many items are packed and embedded; None: silent.
@@ -131,9 +134,58 @@ class Embedder:
         if len(items) == 0:
             width = self.network.width_of(levels or self.network.spec.levels)
             return np.zeros((0, -(-width // 8)), np.uint8) if self.network.spec.binary else np.zeros((0, width), np.float32)
+        files = self._files_to_stream(items)
+        if files is not None:
+            vectors, _, skipped = self.embed_images(files, levels=levels, mirror=mirror, on_progress=on_progress)
+            if skipped:
+                raise ValueError(f"{skipped[0].path} cannot be embedded: {skipped[0].reason}; repair it or leave it out")
+            return vectors
         inputs = self._inputs(items, batch, on_progress)
         rows = embed_batches(self.network, inputs, levels=levels, mirror=mirror, on_progress=on_progress, total=len(items))
         return (pack_bits(rows) if self.network.spec.binary else rows).cpu().numpy()
+
+    def embed_images(
+        self,
+        dataset: Dataset,
+        *,
+        levels: tuple[Level, ...] | None = None,
+        mirror: bool = False,
+        on_progress: ProgressCallback | None = None,
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], tuple[Problem, ...]]:
+        """The rows of the images of a data set that can be decoded; their numbers in it; the images that cannot, with the reasons."""
+        if self.preprocessing is None:
+            raise ValueError(f"{dataset.name} holds images, but this embedder takes vectors: give a file of vectors")
+        if torch.device(self.device).type != "cpu" or not isinstance(dataset.items, Files):
+            packed = pack(dataset, side=self.preprocessing.side, on_progress=on_progress)
+            return self.embed(packed, levels=levels, mirror=mirror, on_progress=on_progress), packed.indices.numpy(), packed.skipped
+        chosen = _OfLevels(self.network, levels, mirror=mirror)
+        images = images_of(dataset, self.preprocessing.side)
+        augmentation, device = self.preprocessing.augmentation, torch.device("cpu")
+        outcomes: list[Streamed | str] = []
+        with evaluating(self.network):
+            # making a graph takes as long as some dozens of images
+            run = make_run(chosen, size=augmentation.size if len(images) >= MANY else None, device=device)
+            for outcome in streamed(images, run, augmentation, device=device):
+                outcomes.append(outcome)
+                if on_progress is not None and (len(outcomes) % batch_on(device) == 0 or len(outcomes) == len(images)):
+                    on_progress("embedding", len(outcomes), len(images))
+        rows = {number: outcome.vector for number, outcome in enumerate(outcomes) if isinstance(outcome, Streamed)}
+        problems = tuple(Problem(image.path, outcome) for image, outcome in zip(images, outcomes, strict=True) if isinstance(outcome, str))
+        if not rows:
+            raise ValueError(f"{dataset.name}: none of {len(images)} images can be decoded; the first: {problems[0]}")
+        vectors = torch.from_numpy(np.stack(list(rows.values())))
+        return (pack_bits(vectors) if self.network.spec.binary else vectors).numpy(), np.array(list(rows)), problems
+
+    def _files_to_stream(self, items: Items) -> Dataset | None:
+        """Many images in files, where they are embedded on a CPU; None: anything else."""
+        if torch.device(self.device).type != "cpu" or self.preprocessing is None or len(items) < MANY:
+            return None
+        if isinstance(items, Dataset):
+            return items if isinstance(items.items, Files) else None
+        if not isinstance(items, Sequence) or not all(isinstance(item, str | Path) for item in items):
+            return None
+        paths = tuple(Path(item) for item in items if isinstance(item, str | Path))
+        return Dataset("images", Files(paths), np.zeros(len(paths), np.int64), ("",))
 
     def _inputs(self, items: Items, batch: int, on_progress: ProgressCallback | None) -> Iterator[Tensor]:
         """The network's input for the items, `batch` at a time, on the device."""
@@ -156,6 +208,17 @@ class Embedder:
         packs = iter([array]) if isinstance(array, PackedImages) else packed_batches(array, side=self.preprocessing.file_side, batch=batch)
         augmentation = self.preprocessing.augmentation
         return (inputs for packed in packs for inputs in packed_inputs(packed, augmentation, batch=batch, device=self.device))
+
+
+class _OfLevels(nn.Module):
+    """Some levels of a network, of an image or of it and its mirror image: a function of one tensor."""
+
+    def __init__(self, network: Network, levels: tuple[Level, ...] | None, *, mirror: bool) -> None:
+        super().__init__()
+        self.network, self.levels, self.mirror = network, levels, mirror
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return embedded(self.network, inputs, levels=self.levels, mirror=self.mirror)
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:

@@ -60,13 +60,16 @@ def embed_batches(
     with evaluating(network), torch.no_grad():
         for inputs in batches:
             with torch.autocast(inputs.device.type, dtype=autocast, enabled=autocast is not None):
-                embedded: Tensor = network(inputs, levels)
-                if mirror:
-                    embedded = nn.functional.normalize(embedded + network(inputs.flip(-1), levels))
-            parts.append(embedded.float())
+                parts.append(embedded(network, inputs, levels=levels, mirror=mirror).float())
             if on_progress is not None:
                 on_progress("embedding", sum(map(len, parts)), total)
     return torch.cat(parts)
+
+
+def embedded(network: nn.Module, inputs: Tensor, *, levels: tuple[Level, ...] | None, mirror: bool) -> Tensor:
+    """One batch through the network, with its mirror images' embeddings added where these are asked for."""
+    rows: Tensor = network(inputs, levels)
+    return nn.functional.normalize(rows + network(inputs.flip(-1), levels)) if mirror else rows
 
 
 @contextmanager

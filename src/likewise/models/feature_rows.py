@@ -11,30 +11,23 @@ import io
 import json
 from collections.abc import Container, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from likewise.files import write_whole
+from likewise.models.streaming import Streamed
 
 DIGEST_SIZE = 32
 SUFFIX = ".rows"
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureRow:
-    vector: npt.NDArray[np.float32]  # (channels,)
-    thumbnail: bytes  # JPEG; empty where none was wanted
-
-
-Outcome = FeatureRow | str  # or the reason why the image has none
+Outcome = Streamed | str  # or the reason why the image has none
 
 
 def write_rows(folder: Path, rows: Mapping[bytes, Outcome]) -> None:
     """As one file; keys are of one length."""
-    kept = [row for row in rows.values() if isinstance(row, FeatureRow)]
+    kept = [row for row in rows.values() if isinstance(row, Streamed)]
     reasons = [row if isinstance(row, str) else None for row in rows.values()]
     stored = io.BytesIO()
     np.savez(
@@ -78,5 +71,5 @@ def _rows_of(content: bytes) -> dict[bytes, Outcome]:
             rows[key.tobytes()] = reason
         else:
             vector, start, end = next(kept)
-            rows[key.tobytes()] = FeatureRow(vector, thumbnails[start:end])
+            rows[key.tobytes()] = Streamed(vector, thumbnails[start:end])
     return rows

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -21,31 +20,28 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from likewise.data.augmentation import Augmentation
-from likewise.data.batches import make_batch, named_augmentation
+from likewise.data.batches import named_augmentation
 from likewise.data.cache import cache_folder, file_name_of
 from likewise.data.dataset import Dataset
 from likewise.data.packed import Problem
 from likewise.data.thumbnails import Thumbnails, make_thumbnail
-from likewise.environment import num_cores
-from likewise.evaluation.threads import in_order
 from likewise.files import locked_telling, remove_unfinished
 from likewise.models.embedder import Preprocessing
-from likewise.models.feature_rows import FeatureRow, Outcome, read_rows, write_rows
-from likewise.models.images import DatasetImage, Unreadable, images_of, loaded, pack_images, pixels_a_side
+from likewise.models.feature_rows import Outcome, read_rows, write_rows
+from likewise.models.images import DatasetImage, Unreadable, images_of, pixels_a_side
 from likewise.models.network import NetworkSpec, make_network
-from likewise.models.onnx_network import onnx_network
 from likewise.models.pretrained import find_weights
+from likewise.models.streaming import Streamed, batch_on, make_run, streamed
 from likewise.progress import ProgressCallback
 
 FORMAT_VERSION = 1
-BATCH, GPU_BATCH = 16, 64  # images a thread has in hand
 FILE_ROWS = 256  # what a kill may cost, and a fraction of a second to write
 VIEW_SCALE = (0.5, 1.0)  # of the area, of the third view on
 
-Run = Callable[[Tensor], Tensor]
+Outcomes = Generator[Outcome, None, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,15 +92,15 @@ def frozen_features(
     images = images_of(dataset, side)
     file = find_weights(weights)
     home = Path(folder) if folder is not None else cache_folder() / "features"
-    make_run = partial(_runner, NetworkSpec(backbone, pooling=pooling, head="none"), file.path, device=torch.device(device))
+    spec, where = NetworkSpec(backbone, pooling=pooling, head="none"), torch.device(device)
     of_views: list[Mapping[bytes, Outcome]] = []
     for view in range(views):
         seen = _view(tested, view)
         made_of = (FORMAT_VERSION, file.digest, backbone, pooling, pixels_a_side(dataset, side), sorted(asdict(seen).items()), view)
         place = home / f"{file_name_of(dataset.name)}-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:24]}"
         what = f"features of {dataset.name}" + (f", view {view + 1} of {views}" if views > 1 else "")
-        compute = _Pass(seen, view, torch.device(device), num_cores() if workers is None else workers)
-        of_views.append(_rows(images, place, compute, make_run, what, on_progress))
+        compute = partial(_computed, spec=spec, weights=file.path, augmentation=seen, view=view, device=where, workers=workers)
+        of_views.append(_rows(images, place, compute, batch_on(where), what, on_progress))
     return _gathered(dataset.name, images, of_views)
 
 
@@ -117,23 +113,24 @@ def _view(augmentation: Augmentation, view: int) -> Augmentation:
     return replace(augmentation, crop="resized", cut=None, scale=VIEW_SCALE, mirror=0.5)
 
 
-def _runner(spec: NetworkSpec, weights: Path, size: int | None, *, device: torch.device) -> Run:
-    """Images (N, 3, size, size) on the device to features (N, channels) on the CPU."""
-    network = torch.nn.Sequential(make_network(spec, seed=0, weights=weights).members[0], _Only()).eval()
-    fast = onnx_network(network, size) if device.type == "cpu" and size is not None else None
-    if fast is not None:
-        return fast
+def _computed(
+    images: Sequence[DatasetImage],
+    *,
+    spec: NetworkSpec,
+    weights: Path,
+    augmentation: Augmentation,
+    view: int,
+    device: torch.device,
+    workers: int | None,
+) -> Outcomes:
+    network = nn.Sequential(make_network(spec, seed=0, weights=weights).members[0], _Only()).eval()
     network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-    def run(inputs: Tensor) -> Tensor:
-        with torch.no_grad():
-            features: Tensor = network(inputs)
-        return features.cpu()
-
-    return run
+    run = make_run(network, size=augmentation.size, device=device)
+    thumbnail = make_thumbnail if view == 0 else None
+    return streamed(images, run, augmentation, device=device, draw=view, thumbnail=thumbnail, num_threads=workers)
 
 
-class _Only(torch.nn.Module):
+class _Only(nn.Module):
     """The one level that a member without a head gives."""
 
     def forward(self, levels: tuple[Tensor, ...]) -> Tensor:
@@ -144,8 +141,8 @@ class _Only(torch.nn.Module):
 def _rows(
     images: Sequence[DatasetImage],
     place: Path,
-    compute: _Pass,
-    make_run: Callable[[int | None], Run],
+    compute: Callable[[Sequence[DatasetImage]], Outcomes],
+    batch: int,
     what: str,
     on_progress: ProgressCallback | None,
 ) -> dict[bytes, Outcome]:
@@ -162,12 +159,12 @@ def _rows(
             if on_progress is not None:
                 on_progress(what, 0, len(missing))
             fresh: dict[bytes, Outcome] = {}
-            with closing(compute.outcomes(missing, make_run(compute.augmentation.size))) as outcomes, _kept(place, fresh):
+            with closing(compute(missing)) as outcomes, _kept(place, fresh):
                 for done, (image, outcome) in enumerate(zip(missing, outcomes, strict=True), 1):
                     fresh[image.key] = rows[image.key] = outcome
                     if len(fresh) == FILE_ROWS:
                         _write(place, fresh)
-                    if on_progress is not None and (done % compute.batch == 0 or done == len(missing)):
+                    if on_progress is not None and (done % batch == 0 or done == len(missing)):
                         on_progress(what, done, len(missing))
     return rows
 
@@ -208,51 +205,13 @@ def _write(place: Path, fresh: dict[bytes, Outcome]) -> None:
         raise OSError(fault.errno, f"{fault.strerror} for features: {hint}", str(place.parent)) from fault
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """How images become rows."""
-
-    augmentation: Augmentation
-    view: int
-    device: torch.device
-    num_threads: int
-
-    @property
-    def batch(self) -> int:
-        return GPU_BATCH if self.device.type == "cuda" else BATCH
-
-    def outcomes(self, images: Sequence[DatasetImage], run: Run) -> Generator[Outcome, None, None]:
-        """Of each image in order, computed by threads."""
-        parts = [images[start : start + self.batch] for start in range(0, len(images), self.batch)]
-        with warnings.catch_warnings(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-            warnings.simplefilter("ignore")  # as decoding does, which Python cannot do for one thread alone
-            with closing(in_order(partial(self._part, run=run), parts, num_threads=self.num_threads)) as of_parts:
-                for outcomes in of_parts:
-                    yield from outcomes
-
-    def _part(self, images: Sequence[DatasetImage], run: Run) -> list[Outcome]:
-        results = [loaded(image) for image in images]
-        decoded = [(image.key, result) for image, result in zip(images, results, strict=True) if isinstance(result, Tensor)]
-        if not decoded:
-            return [reason for reason in results if isinstance(reason, str)]
-        # what is drawn for a view is keyed by the image, not by its place in some part of the data
-        numbers = torch.tensor([int.from_bytes(key[:7], "little") for key, _ in decoded])
-        packed = replace(pack_images([pixels for _, pixels in decoded]), indices=numbers)
-        inputs = make_batch(packed, range(len(packed)), self.augmentation, device=self.device, step=self.view, compile=False)
-        vectors = iter(run(inputs).numpy())
-        return [
-            result if isinstance(result, str) else FeatureRow(next(vectors), make_thumbnail(result) if self.view == 0 else b"")
-            for result in results
-        ]
-
-
 def _gathered(name: str, images: Sequence[DatasetImage], of_views: Sequence[Mapping[bytes, Outcome]]) -> FrozenFeatures:
     """The rows in the order of the images; an image that any view lacks is left out."""
     indices, jpegs, skipped = [], [], []
     vectors: list[list[npt.NDArray[np.float32]]] = []
     for number, image in enumerate(images):
         outcomes = [image.fault] if image.fault else [rows[image.key] for rows in of_views]
-        kept = [outcome for outcome in outcomes if isinstance(outcome, FeatureRow)]
+        kept = [outcome for outcome in outcomes if isinstance(outcome, Streamed)]
         if len(kept) == len(of_views):
             indices.append(number)
             jpegs.append(kept[0].thumbnail)

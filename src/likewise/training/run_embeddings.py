@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features, Files
 from likewise.data.ledger import CountedLook, Occasion
 from likewise.data.packed import left_out
@@ -150,10 +149,10 @@ def _embedded(
         return embedder.embed(dataset, levels=levels, mirror=mirror, on_progress=on_progress), np.arange(len(dataset))
     if embedder.preprocessing is None:
         raise ValueError(f"{dataset.name} holds images, but this run was trained on vectors: give a file of vectors")
-    packed = pack(dataset, side=embedder.preprocessing.side, on_progress=on_progress)
-    if packed.skipped and on_note is not None:
-        on_note(f"{dataset.name}: {left_out(packed.skipped)}")
-    return embedder.embed(packed, levels=levels, mirror=mirror, on_progress=on_progress), packed.indices.numpy()
+    vectors, kept, skipped = embedder.embed_images(dataset, levels=levels, mirror=mirror, on_progress=on_progress)
+    if skipped and on_note is not None:
+        on_note(f"{dataset.name}: {left_out(skipped)}")
+    return vectors, kept
 
 
 def _write_npz(file: BinaryIO, vectors: npt.NDArray[Any], columns: Columns) -> None:
