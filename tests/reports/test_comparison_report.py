@@ -1,10 +1,12 @@
 """The report: one file with everything in it, the same every time, whatever the data are called."""
 
+import base64
 import json
 import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from likewise.comparison.results import ComparisonResults, read_vectors
 from likewise.evaluation import per_query
 from likewise.reports import embedding_map
 from likewise.reports.comparison_report import write_report
+from likewise.reports.examples_html import LARGEST_SIDE, SMALLEST_SIDE, make_sprite
 from likewise.reports.page import Shared, report_page
 from likewise.reports.ranked_lists import ranked_lists
 
@@ -150,7 +153,7 @@ def test_lists_and_map_show_the_items_of_the_embeddings(usual: ComparisonResults
     shown = [attributes for tag, attributes in page.seen if "data-i" in attributes]
     queries = [known["names"][int(a["data-i"] or 0)] for a in shown if a.get("class") == "query"]
     cells = [(names[known["names"][int(a["data-i"] or 0)]], a["class"]) for a in shown if a.get("class") in ("hit", "miss")]
-    assert len(queries) == 12 + 6
+    assert len(queries) == 3 * 6
     assert len(set(queries)) == len(queries)
     assert len(cells) == len(queries) * 8 * len(order)
     at = 0
@@ -169,18 +172,26 @@ def test_lists_and_map_show_the_items_of_the_embeddings(usual: ComparisonResults
     assert {len(places) for places in known["places"].values()} == {480}
 
 
-def test_the_worst_queries_come_first_then_the_disputed(usual: ComparisonResults) -> None:
+def test_typical_queries_come_first_then_the_disputed_then_the_worst(usual: ComparisonResults) -> None:
     items = usual.items["glyphs"]
     vectors = read_vectors(usual.board("glyphs").methods, items)
     precision = np.stack([per_query(found, items.labels, metrics=("mAP",)).scores["mAP"].numpy() for found in vectors.values()])
     lists = ranked_lists(vectors, items)
     assert lists is not None
-    worst, disputed = lists.queries[: lists.num_worst], lists.queries[lists.num_worst :]
-    assert worst[0] == precision.mean(axis=0).argmin()
-    assert np.allclose(lists.precision, precision.mean(axis=0)[lists.queries])
-    assert (np.diff(lists.precision[: lists.num_worst]) >= 0).all()
-    assert len(np.unique(items.labels[worst])) == len(worst)
-    assert (np.diff(precision.std(axis=0)[disputed]) <= 0).all()
+    assert lists.kinds == {"typical": 6, "most disputed": 6, "worst": 6}
+    typical, disputed, worst = np.split(lists.queries, [6, 12])
+    mean, deviation = precision.mean(axis=0), precision.std(axis=0)
+    from_median = np.abs(mean - np.median(mean))
+    assert from_median[typical[0]] == from_median.min()
+    assert (np.diff(from_median[typical]) >= 0).all()
+    assert worst[0] == next(query for query in mean.argsort() if query not in lists.queries[:12])
+    assert np.allclose(lists.precision, mean[lists.queries])
+    assert (np.diff(mean[worst]) >= 0).all()
+    assert (np.diff(deviation[disputed]) <= 0).all()
+    assert {len(np.unique(items.labels[kind])) for kind in (typical, disputed, worst)} == {6}
+    agreeing = ranked_lists({"a": vectors["raw_vthm"], "b": vectors["raw_vthm"]}, items)
+    assert agreeing is not None
+    assert list(agreeing.kinds) == ["typical", "worst"]
 
 
 def test_the_same_results_give_the_same_page(tmp_path: Path) -> None:
@@ -195,11 +206,27 @@ def test_the_same_results_give_the_same_page(tmp_path: Path) -> None:
 def test_the_page_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten methods, and more items than a map shows, with pictures that do not compress."""
     monkeypatch.setattr(embedding_map, "ITERATIONS", 250)  # where items lie on the map makes no difference here
-    results = made_up(tmp_path / "vectors", num_classes=40, images=20, num_seeds=1, num_trials=0, more=5)
+    results = made_up(tmp_path / "vectors", num_classes=40, images=12, num_seeds=1, num_trials=0, more=5)
     items = results.items["glyphs"]
-    noise = np.random.default_rng(0).integers(0, 256, (len(items.labels), 64, 64, 3), dtype=np.uint8)
-    assert len(page_of(replace(results, items={"glyphs": replace(items, thumbnails=noise)})).encode()) < 2_500_000
+    noise = np.random.default_rng(0).integers(0, 256, (len(items.labels), 112, 112, 3), dtype=np.uint8)
+    assert len(page_of(replace(results, items={"glyphs": replace(items, thumbnails=noise)})).encode()) < 15_000_000
     assert len(page_of(results).encode()) < 1_500_000
+
+
+def test_pictures_are_large_where_they_are_few() -> None:
+    side, some = LARGEST_SIDE, np.arange(3)
+    pictures = np.random.default_rng(0).integers(0, 256, (40, side, side, 3), dtype=np.uint8)
+    smooth = np.broadcast_to(np.linspace(0, 255, side).astype(np.uint8)[:, None], (40, side, side))[..., None].repeat(3, axis=-1)
+    few = make_sprite(smooth, some, most_bytes=100_000)
+    assert (few.side, few.columns, few.rows, few.place) == (side, 2, 2, {0: 0, 1: 1, 2: 2})
+    with Image.open(BytesIO(base64.b64decode(few.uri.partition(",")[2]))) as sheet:
+        shown = np.asarray(sheet.convert("RGB"))[:side, side : 2 * side].astype(int)
+    assert np.abs(shown - smooth[1]).mean() < 3  # as sharp as it was given
+    many = make_sprite(pictures, np.arange(40), most_bytes=40_000)
+    assert SMALLEST_SIDE < many.side < side
+    assert len(many.uri) < 4 / 3 * 40_000 + 100
+    assert make_sprite(pictures, np.arange(40), most_bytes=1000).side == SMALLEST_SIDE
+    assert make_sprite(pictures[:, :24, :24], some, most_bytes=100_000).side == 24  # none is enlarged
 
 
 def test_plots_are_pictures(hostile: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import time
 from collections.abc import Iterator
@@ -39,8 +40,8 @@ from likewise.training.loop import untrained_spec
 from likewise.training.scoring import embed_feed, protocol_scores, vectors_to_score
 
 SCORING = "final scores"  # what the test classes are opened for
-THUMBNAIL, SMALL_THUMBNAIL = 64, 32  # pixels a side
-MANY_ITEMS = 20_000  # beyond which thumbnails are smaller
+SMALLEST_THUMBNAIL, LARGEST_THUMBNAIL = 32, 112  # pixels a side
+THUMBNAILS_BYTES = 256 << 20  # of all test items: where there are many they are smaller
 
 
 class Stopwatch:
@@ -293,7 +294,8 @@ def write_thumbnails(feed: Feed, path: Path) -> Path | None:
     pictures = feed.pictures
     if pictures is None:
         return None
-    side = min(THUMBNAIL if len(feed) <= MANY_ITEMS else SMALL_THUMBNAIL, pictures.edge)
+    room = math.isqrt(THUMBNAILS_BYTES // (3 * len(feed)))
+    side = min(max(SMALLEST_THUMBNAIL, room), LARGEST_THUMBNAIL, pictures.edge)
 
     def write(file: BinaryIO) -> None:  # not through a map of the file: on a full disk that kills the process
         np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (len(feed), side, side, 3)})

@@ -22,7 +22,8 @@ from likewise.reports.ranked_lists import RankedLists
 from likewise.wording import count_of, percent, printable
 
 LONGEST_NAME = 80  # of an item in the page: the end of a path says more than its beginning
-LARGEST_SIDE = 40  # of a thumbnail in the page, in pixels
+SMALLEST_SIDE, LARGEST_SIDE = 40, 112  # of a thumbnail in the page, in pixels
+PIXELS_A_BYTE = 4  # of photographs in the best quality, about
 QUALITIES = (82, 70, 55, 40, 25)
 
 
@@ -38,8 +39,9 @@ class Sprite:
 
 
 def make_sprite(thumbnails: npt.NDArray[np.uint8], items: npt.NDArray[np.int64], *, most_bytes: int) -> Sprite:
-    """The thumbnails of these items, in the best quality that keeps the picture below `most_bytes`, or else the lowest."""
-    side = min(LARGEST_SIDE, thumbnails.shape[1])
+    """The thumbnails of these items, as large and in as good a quality as keeps the picture below `most_bytes`, or else the lowest."""
+    room = int(math.sqrt(PIXELS_A_BYTE * most_bytes / max(1, len(items))))
+    side = min(max(SMALLEST_SIDE, min(LARGEST_SIDE, room)), thumbnails.shape[1])
     columns = max(1, math.ceil(math.sqrt(len(items))))
     rows = max(1, math.ceil(len(items) / columns))
     sheet = Image.new("RGB", (columns * side, rows * side), "white")
@@ -155,14 +157,15 @@ def lists_section(
         )
         panels.append(tag("div", {"class": "panel", "role": "tabpanel", "aria-label": label}, about, tag("div", {"class": "lists"}, *rows)))
     note = (
-        f"Of {lists.num_scored:,} queries those with the lowest average precision, the mean over all methods, one a class, the worst "
-        "first; then those on which the methods differ most. "
-        f"Each row holds a method's nearest items, the nearest first; ✓ is of the query's class, ✗ is not."
+        f"Of {lists.num_scored:,} queries, by average precision, the mean over all methods: those nearest to the median, those on which "
+        "the methods differ most, and the lowest, one a class. "
+        "Each row holds a method's nearest items, the nearest first; ✓ is of the query's class, ✗ is not."
     )
-    worst, disputed = picks[: lists.num_worst], picks[lists.num_worst :]
-    groups = [tag("span", {"class": "group"}, "worst"), *worst]
-    groups += [tag("span", {"class": "group"}, "most disputed"), *disputed] if disputed else []
-    picker = tag("div", {"class": "picks", "role": "tablist", "aria-label": "queries"}, *groups)
+    kinds = []
+    for kind, count in lists.kinds.items():
+        kinds.append(tag("div", {"class": "kind", "role": "presentation"}, tag("span", {"class": "group"}, kind), *picks[:count]))
+        picks = picks[count:]
+    picker = tag("div", {"class": "picks", "role": "tablist", "aria-label": "queries"}, *kinds)
     return join([tag("p", {"class": "note"}, note), tag("div", {"class": "examples", "data-items": key}, picker, *panels)])
 
 

@@ -35,7 +35,7 @@ from likewise.reports.sentences import conditions_in_words, gain_in_words, headl
 from likewise.reports.tuning_charts import best_after_chart, rate_charts
 from likewise.wording import count_of
 
-MOST_SPRITE_BYTES = 900_000  # of all data sets together; a third more in the page
+MOST_SPRITE_BYTES = 5_000_000  # of all data sets together; a third more in the page
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def hits_in_words(results: ComparisonResults, board: Board) -> str:
     if FIRST_HIT not in first.scores or any(math.isnan(score.mean) for score in shown):
         return ""
     is_close = len({round(100 * score.mean) for score in shown}) < len({round(1000 * score.mean) for score in shown})
-    many = 1000 if is_close or not 0.01 < shown[0].mean < 0.99 else 100
+    many = 1000 if is_close or not 0.02 < shown[0].mean < 0.99 else 100
 
     def of_many(score: Estimate) -> str:
         spread = "" if score.low is None or score.high is None else f" ({round(many * score.low):,} to {round(many * score.high):,})"
