@@ -16,8 +16,10 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from likewise.cli import app
+from likewise.comparison import workshop
 from likewise.comparison.folder import DATABASE
 from likewise.comparison.results import ComparisonResults
+from likewise.comparison.workshop import write_thumbnails
 from likewise.configuration import Named
 from likewise.data.dataset import Dataset, Features
 from likewise.data.readers import read
@@ -27,12 +29,27 @@ from likewise.models.embedder import Embedder
 from likewise.models.network import NetworkSpec, make_network
 from likewise.protocols import Protocol
 from likewise.reports.sentences import conditions_in_words
-from likewise.training.feeds import Feed
+from likewise.training.feeds import Feed, make_feed
 from likewise.training.fit import Fit, fit
 from likewise.training.train import train
 
 from ..optional import needs_package
 from .tiny import DATA, METHODS, openings_of, table_of, tiny_compare, tiny_protocol
+
+
+def test_thumbnails_are_as_large_as_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = make_feed(read("glyphs:classes=4,images=2,size=128"), tiny_protocol())
+
+    def side() -> int:
+        path = write_thumbnails(feed, tmp_path / "x.npy")
+        assert path is not None
+        return int(np.load(path).shape[1])
+
+    assert side() == 112
+    monkeypatch.setattr(workshop, "THUMBNAILS_BYTES", 3 * len(feed) * 40**2)
+    assert side() == 40
+    monkeypatch.setattr(workshop, "THUMBNAILS_BYTES", 1)
+    assert side() == 32
 
 
 def test_what_a_comparison_finds(finished: ComparisonResults) -> None:
