@@ -188,12 +188,20 @@ class Progress:
         for source in self.plan.data:
             for method in self.plan.sets:
                 numbers = self.set_numbers(source.name, method)
+                first = [Piece("trial", source.name, "", method, number) for number in numbers]
+                if self.is_widening_known(source.name) and all(map(self.is_done, first)):  # then it is known which half goes on
+                    pieces += self.trial_pieces(source.name, method)
+                    continue
                 kept = numbers[: math.ceil(len(numbers) / 2)]
-                pieces += [Piece("trial", source.name, "", method, number) for number in numbers]
+                pieces += first
                 pieces += [Piece("trial", source.name, "", method, number, fold) for fold in range(1, self.plan.folds) for number in kept]
             pieces.append(Piece("items", source.name))
         finals = list(self.final_pieces())
         return pieces + finals + [replace(piece, kind="score") for piece in finals]
+
+    def num_rates_foreseen(self, data: str) -> float:
+        """Rates beyond those that are known, which every method may try: for the time left. As long as that is open, half of them."""
+        return 0.0 if self.is_widening_known(data) else 1 - len(self.rates_beyond(data)) / 2
 
     @property
     def elapsed(self) -> float:

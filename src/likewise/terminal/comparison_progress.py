@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +20,7 @@ from likewise.comparison.folder import REPORT, find_folder
 from likewise.comparison.plan import KINDS, Claim, Kind, Piece, Plan
 from likewise.comparison.plan_progress import OnProgress, Progress
 from likewise.comparison.store import Owner
+from likewise.comparison.time_left import seconds_left
 from likewise.wording import count_of
 
 STAGES: dict[Kind, str] = {"trial": "tuning", "final": "training", "score": "test scores", "items": "pictures"}
@@ -38,15 +39,15 @@ def live_progress() -> Iterator[OnProgress]:
         BarColumn(bar_width=28),
         TextColumn("{task.fields[pieces]}"),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(compact=True),
+        _TimeLeft(),
         TextColumn("{task.fields[best]}", style="green", markup=False),
     )
-    with Bar(*columns, console=console, transient=True, refresh_per_second=4, speed_estimate_period=600) as bar:
-        task = bar.add_task("starting", total=None, pieces="", best="")
+    with Bar(*columns, console=console, transient=True, refresh_per_second=4) as bar:
+        task = bar.add_task("starting", total=None, pieces="", best="", end=None)
 
         def show(progress: Progress) -> None:
             done, total = counted(progress)
+            left = seconds_left(progress, now=time.time())
             bar.update(
                 task,
                 description=stage(progress),
@@ -54,9 +55,25 @@ def live_progress() -> Iterator[OnProgress]:
                 total=sum(map(progress.plan.cost, total)),
                 pieces=f"{len(done)}/{len(total)} pieces",
                 best=best_so_far(progress),
+                end=None if left is None else time.time() + left,
             )
 
         yield show
+
+
+class _TimeLeft(ProgressColumn):
+    """Counts down between two looks at the pieces."""
+
+    def render(self, task: Task) -> Text:
+        end = task.fields["end"]
+        return Text("" if end is None else f"{clock(end - time.time())} left", style="progress.remaining")
+
+
+def clock(seconds: float) -> str:
+    """ "0:42", "12:05", "1:02:03"."""
+    minutes, second = divmod(max(0, math.ceil(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
 class _Lines:
@@ -68,8 +85,15 @@ class _Lines:
             return
         self._last = time.monotonic()
         done, total = counted(progress)
+        left = seconds_left(progress, now=time.time())
+        parts = (
+            stage(progress),
+            f"{len(done)}/{len(total)} pieces",
+            "" if left is None else f"about {clock(left)} left",
+            best_so_far(progress),
+        )
         print(
-            ", ".join(filter(None, (stage(progress), f"{len(done)}/{len(total)} pieces", best_so_far(progress)))),
+            ", ".join(filter(None, parts)),
             file=sys.stderr,
             flush=True,
         )
@@ -114,7 +138,9 @@ def status_view(folder: Path, *, store: str | None) -> RenderableType:
     table, about = stored
     progress = Progress(Plan.from_table(table), claims)
     done, total = counted(progress)
-    head = Text.assemble((str(folder), "bold"), f": {stage(progress)}, {len(done)} of {len(total)} pieces done")
+    left = None if progress.is_complete else seconds_left(progress, now=time.time())
+    when = "" if left is None else f", about {clock(left)} left"
+    head = Text.assemble((str(folder), "bold"), f": {stage(progress)}, {len(done)} of {len(total)} pieces done{when}")
     lines = [
         f"started {about['created']}: {about['command']}",
         best_so_far(progress),
