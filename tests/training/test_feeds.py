@@ -84,7 +84,7 @@ def test_the_report_gets_its_thumbnails(in_files: Dataset, weights: Path, tmp_pa
     packed = make_feed(in_files, replace(FROZEN, frozen=False))
     assert isinstance(packed.pictures, PackedImages)
     shown = [np.load(path) for path in (write_thumbnails(feed, tmp_path / "shown.npy") for feed in (frozen, packed)) if path is not None]
-    assert shown[0].shape == shown[1].shape == (23, 64, 64, 3)
+    assert shown[0].shape == shown[1].shape == (23, 112, 112, 3)
     assert abs(shown[0].astype(float) - shown[1]).mean() < 6  # of 255: JPEG's loss
     assert write_thumbnails(make_feed(vectors(), PROTOCOL), tmp_path / "none.npy") is None
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from likewise.data.decode import decode
 
-EDGE = 96  # pixels a side, or fewer where an image has no more
+EDGE = 112  # pixels a side, as many as a report shows, or fewer where an image has no more
 QUALITY = 85  # of JPEG
 
 
