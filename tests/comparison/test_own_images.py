@@ -109,8 +109,8 @@ def test_fewer_classes_than_a_batch_has(tmp_path: Path) -> None:
 
 
 def test_what_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("no images")
-    for path in (tmp_path / "notes.txt", tmp_path / "nowhere"):
+    (tmp_path / "notes.pdf").write_text("no images")
+    for path in (tmp_path / "notes.pdf", tmp_path / "nowhere"):
         done = compared(path, tmp_path / "out")
         assert done.exit_code == 2
         assert str(path) in "".join(done.output.split("\n"))

@@ -17,7 +17,8 @@ from likewise.comparison.folder import BEST, NETWORKS, ComparisonFolder, open_fo
 from likewise.comparison.gather import Gatherer
 from likewise.comparison.plan import Piece
 from likewise.comparison.plan_progress import OnProgress, Progress
-from likewise.comparison.request import Request, chosen_protocol, make_plan, read_datasets
+from likewise.comparison.ray_runner import LOCAL, RayRunner
+from likewise.comparison.request import Request, make_plan, read_datasets, with_suited_protocol
 from likewise.comparison.results import ComparisonResults, MethodResult
 from likewise.comparison.tuning import Study, record_studies
 from likewise.comparison.workers import LocalRunner, Orders
@@ -28,8 +29,9 @@ from likewise.data.ledger import CountedLook
 from likewise.environment import checked_device, num_cores
 from likewise.models.bundle import DESCRIPTION
 from likewise.models.embedder import Embedder
-from likewise.models.pretrained import find_weights
-from likewise.training.feeds import embedder_of
+from likewise.progress import ProgressCallback
+from likewise.protocols import load_protocol
+from likewise.training.feeds import embedder_of, make_feed
 
 
 class Runner(Interface):
@@ -42,10 +44,12 @@ class Runner(Interface):
     def close(self) -> None: ...
 
 
-def run_comparison(request: Request, *, on_progress: OnProgress = lambda progress: None) -> ComparisonResults:
+def run_comparison(
+    request: Request, *, on_progress: OnProgress = lambda progress: None, on_preparing: ProgressCallback | None = None
+) -> ComparisonResults:
     """Trains every method under the same protocol, tuned with the same budget, and scores them on classes that none has seen.
 
-    Without a report: `likewise.compare` writes one.
+    Without a report: `likewise.compare` writes one.  on_preparing: is told how far what all pieces need is, before the first of them.
     """
     watch = Stopwatch()
     device = checked_device(request.device)
@@ -53,17 +57,26 @@ def run_comparison(request: Request, *, on_progress: OnProgress = lambda progres
         with watch.measures("start-up"):
             runner = until_gathered.enter_context(closing(_runner(request, device)))  # first, so that workers start meanwhile
             datasets, specs = read_datasets(request.data)
+            request, told = with_suited_protocol(request, datasets)
             path = Path(default_folder(request, datasets) if request.out is None else request.out).absolute()
             folder, about = open_folder(
-                path, lambda there: make_plan(request, datasets, specs, there=there), store=request.store, command=_command(request)
+                path,
+                lambda there: make_plan(request, datasets, specs, there=there, told=told),
+                store=request.store,
+                command=_command(request),
             )
             until_gathered.enter_context(storage_faults_explained(path))
             store = until_gathered.enter_context(closing(folder.store()))
             progress = before = store.progress()
-            weights = None if request.weights is None else find_weights(request.weights).path.absolute()
+            weights = progress.plan.protocol.weights_file(request.weights)
+            weights = None if weights is None else weights.absolute()
             context = Context(progress.plan, datasets, path, weights, device, folder.comparison)
         if not progress.is_complete:
             store.forget_failures()
+            on_progress(progress)
+            if progress.plan.protocol.frozen and request.ray in (None, LOCAL):  # machines elsewhere compute their own
+                with watch.measures("features"):
+                    compute_features(context, on_preparing)
         while not progress.is_complete:  # again, where another process adds to it as it ends
             with watch.measures("pieces"):
                 runner.run(Orders(context, folder.url, folder.comparison), on_progress)
@@ -78,10 +91,11 @@ def run_comparison(request: Request, *, on_progress: OnProgress = lambda progres
     with storage_faults_explained(path), watch.measures("saving the best"):
         best = keep_best(folder, context, results, progress, keep_networks=request.keep_networks)
     waiting = max(0.0, watch.seconds.pop("pieces", 0.0) * runner.jobs - busy)
+    features = watch.seconds.pop("features", 0.0)  # by all jobs' cores, though in this process
     results = replace(
         results,
-        time_spent=results.time_spent | {"waiting": waiting},
-        elapsed=gatherer.progress.elapsed,
+        time_spent=results.time_spent | {"waiting": waiting} | ({"features": features * runner.jobs} if features else {}),
+        elapsed=gatherer.progress.elapsed + features,
         jobs=runner.jobs,
         folder=path,
         used=progress.plan.methods,
@@ -92,8 +106,24 @@ def run_comparison(request: Request, *, on_progress: OnProgress = lambda progres
     return results
 
 
+def compute_features(context: Context, on_preparing: ProgressCallback | None) -> None:
+    """The features of all images by a frozen backbone, computed by all cores at once, into the cache that every worker reads.
+
+    Test images are among them, as nothing but pixels and weights decides a feature: no label is read, and no piece sees one before the
+    guard opens.
+    """
+    protocol = context.plan.protocol
+    for name, dataset in context.datasets.items():
+        make_feed(dataset, protocol, weights=context.weights, device=context.device, trains=False, on_progress=on_preparing)
+        if protocol.views > 1:
+            train = context.split(name).train_part(dataset)
+            make_feed(train, protocol, weights=context.weights, device=context.device, on_progress=on_preparing)
+
+
 def default_folder(request: Request, datasets: Mapping[str, Dataset]) -> Path:
-    name = f"compare-{'-'.join(datasets)}-{chosen_protocol(request, datasets).name}"
+    """Of a request that has a protocol."""
+    assert request.protocol is not None
+    name = f"compare-{'-'.join(datasets)}-{load_protocol(request.protocol).name}"
     return Path("runs") / re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
 
 
@@ -153,8 +183,6 @@ def _embedder(context: Context, best: MethodResult, seed: int, look: CountedLook
 
 def _runner(request: Request, device: str) -> Runner:
     if request.ray is not None:
-        from likewise.comparison.ray_runner import RayRunner
-
         return RayRunner(request.ray, jobs=request.jobs, device=device, gpu_share=request.gpu_share)
     return LocalRunner(request.jobs or (1 if device.startswith("cuda") else num_cores()))
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from likewise.comparison.baselines import competes
+from likewise.comparison.conditions import equal_conditions
 from likewise.comparison.folder import EMBEDDINGS, ITEMS, OPENINGS
-from likewise.comparison.plan import DECIDING_SCORE, Claim, Piece, Plan, why_apart
+from likewise.comparison.plan import DECIDING_SCORE, Claim, Piece, why_apart
 from likewise.comparison.plan_progress import Progress
 from likewise.comparison.results import ComparisonResults, Curve, MethodResult, TestItems, Trial, point_in_words
 from likewise.comparison.statistics import estimates, judged, rank_test
@@ -27,7 +27,7 @@ from likewise.environment import versions
 from likewise.evaluation.retrieval import PerQuery
 from likewise.evaluation.verdict import Verdict
 from likewise.methods import RATE, Method, at
-from likewise.wording import count_of, listed, seconds_in_words
+from likewise.wording import count_of, listed
 
 RECORD_FAULT = (
     f"the record of looks at the test classes ({OPENINGS}) was deleted or edited after scores were stored: what it says now is not all "
@@ -288,64 +288,3 @@ def look_number(look: CountedLook, num_looks: int) -> int:
 
 def _curve(seed: int, rows: list[dict[str, float]]) -> Curve:
     return Curve(seed, tuple(int(row["step"]) for row in rows), tuple(row["loss"] for row in rows))
-
-
-def equal_conditions(progress: Progress, weights: Path | None) -> dict[str, str]:
-    """What was equal for every method, in words."""
-    plan, protocol = progress.plan, progress.plan.protocol
-    parts = []
-    for source in plan.data:
-        split = source.split
-        how = "the official split" if split["official"] else "split by classes"
-        parts.append(
-            f"{source.name}: {split['num_train']:,} items of {split['num_train_classes']:,} classes to train on, "
-            f"{split['num_test']:,} of {split['num_test_classes']:,} to test on ({how})"
-        )
-    return {
-        "data": "; ".join(parts),
-        "backbone": f"{protocol.backbone}, {protocol.pooling} pooling",
-        "initial weights": "random, from the seed" if weights is None else f"{weights.name} (sha256 {plan.weights[:12]}...)",
-        "dimension": str(protocol.dim),
-        "augmentation": f"{protocol.train_augmentation} for training, {protocol.test_augmentation} for testing",
-        **training_in_words(progress),
-        "optimiser": f"{protocol.optimizer}, {protocol.schedule} schedule, learning rate {protocol.learning_rate:g} times a method's own",
-        "step that is scored": "the last",
-        "tuning": tuning_in_words(plan),
-        "seeds": str(plan.seeds),
-        "evaluation": f"{', '.join(protocol.metrics)}; K = {', '.join(map(str, protocol.ks))}; cosine, exact neighbours",
-        "device": plan.device,
-    }
-
-
-def training_in_words(progress: Progress) -> dict[str, str]:
-    """What every training had as much of as any other."""
-    plan, protocol = progress.plan, progress.plan.protocol
-    if protocol.equal == "steps":
-        return {"images seen": f"{protocol.steps * protocol.batch:,} ({protocol.steps:,} steps of {protocol.batch})"}
-    seconds = {source.name: seconds_in_words(progress.protocol_for(Piece("final", source.name)).seconds) for source in plan.data}
-    told = listed([f"{taken} on {name}" for name, taken in seconds.items()]) if len(seconds) > 1 else next(iter(seconds.values()))
-    why = f", which {protocol.steps:,} steps take with the method of median speed in tuning" if plan.measures_time else ""
-    return {
-        "batch": f"{protocol.batch} images",
-        "training time": f"{told} by the clock{why}; the schedule follows the share that is spent. How many steps that makes depends on "
-        "the machine and on what else runs there: trained again, the scores differ. A training that is interrupted begins anew; those "
-        "that are finished, the values that were chosen and the time itself stay as they are stored, for every worker",
-    }
-
-
-def tuning_in_words(plan: Plan) -> str:
-    if not plan.trials:
-        return "none: the values of the method files"
-    rates = f"{listed([f'{rate:g}' for rate in sorted(plan.rates)])} times the protocol's learning rate"
-    if plan.tune == "rate":
-        tried = f"{rates} for each method, and nothing else"
-    else:
-        tried = f"{plan.trials} sets of values for each method, the first that of its file; in turn with the same rates for all, {rates}"
-    if plan.folds == 1:
-        judged = "by MAP@R on one half of the training classes, after training on the other"
-    else:
-        judged = f"by MAP@R on {plan.folds} class-disjoint folds of the training classes; after the first fold the worse half stops"
-    return (
-        f"{tried}; {judged}; a trial shows each class as often as the final training. Where some method did best at the lowest or highest "
-        "rate, every method tried one beyond it"
-    )

@@ -161,25 +161,28 @@ def read_datasets(asked: DataAsked) -> tuple[dict[str, Dataset], dict[str, str]]
     return datasets, specs
 
 
-def protocol_for(datasets: Mapping[str, Dataset]) -> str:
-    """The protocol that suits the data where none is asked for."""
-    suited = {suited_protocol(dataset) for dataset in datasets.values()}
-    if len(suited) > 1:
-        raise ValueError(f"these data sets suit different protocols ({', '.join(sorted(suited))}): choose one for all with --protocol")
-    return suited.pop()
+def with_suited_protocol(request: Request, datasets: Mapping[str, Dataset]) -> tuple[Request, tuple[str, ...]]:
+    """The request with the protocol and weights that suit the data, where no protocol is asked for; what the user should know of it."""
+    if request.protocol is not None:
+        return request, ()
+    suited = [suited_protocol(dataset, weights=request.weights, device=request.device) for dataset in datasets.values()]
+    names = sorted({load_protocol(choice.protocol).name for choice in suited})
+    if len(names) > 1:
+        raise ValueError(f"these data sets suit different protocols ({', '.join(names)}): choose one for all with --protocol")
+    notes = dict.fromkeys(note for choice in suited for note in choice.notes)
+    return replace(request, protocol=suited[0].protocol, weights=suited[0].weights), tuple(notes)
 
 
-def chosen_protocol(request: Request, datasets: Mapping[str, Dataset]) -> Protocol:
-    """The protocol that is asked for, before any of its settings is changed."""
-    return load_protocol(protocol_for(datasets) if request.protocol is None else request.protocol)
-
-
-def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[str, str], *, there: Plan | None = None) -> Plan:
+def make_plan(
+    request: Request, datasets: Mapping[str, Dataset], specs: Mapping[str, str], *, there: Plan | None = None, told: Sequence[str] = ()
+) -> Plan:
     """Everything decided, for these data sets (see `read_datasets`). What cannot work is refused here, before anything is trained.
 
-    there: the plan of a comparison that is there already, which has what the request leaves open.
+    there: the plan of a comparison that is there already, which has what the request leaves open.  told: notes of it from the start.
     """
-    chosen = chosen_protocol(request, datasets)
+    request, of_choice = with_suited_protocol(request, datasets)
+    assert request.protocol is not None
+    chosen = load_protocol(request.protocol).for_weights(request.weights)
     of_methods = divided(request.settings, protocol=Protocol, method=Method)["method"]
     if of_methods:
         what = f"setting {min(of_methods)!r} is a method's, and a comparison sets what is equal for all"
@@ -192,13 +195,14 @@ def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[
         )
     weights = protocol.weights_file(request.weights)
     methods = methods_of(request.methods, chosen.name, there=() if there is None else there.compared)
+    methods, left_out = _that_fit(methods, protocol)
     usual: Protocol | Plan = protocol if there is None else there
     tune = request.tune or usual.tune
     num_folds = usual.folds if request.folds is None else request.folds
     trials = usual.trials if request.trials is None else request.trials
     check_trials(trials, tune)
     trained_on: dict[str, list[Labels]] = {}  # by data set: in the end, and in each fold of tuning
-    sources, notes = [], []
+    sources, untuned = [], []
     for name, dataset in datasets.items():
         parts = split(dataset, seed=SPLIT_SEED)
         trained_on[name] = [_checked_training(name, dataset, parts, methods, protocol)]
@@ -209,10 +213,11 @@ def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[
         except ValueError as fault:
             if request.trials is not None or request.folds is not None or there is not None:
                 raise
-            notes.append(f"nothing was tuned, as no training classes can be held out for it: {fault}")
-    if notes:
+            untuned.append(f"nothing was tuned, as no training classes can be held out for it: {fault}")
+    if untuned:
         trials = 0
     protocol.check_time(is_measured=trials > 0)
+    fine_tunes = weights is not None and not protocol.frozen
     searched = [_with_batches(method, protocol, [labels for sides in trained_on.values() for labels in sides]) for method in methods]
     return Plan(
         data=tuple(sources),
@@ -225,11 +230,23 @@ def make_plan(request: Request, datasets: Mapping[str, Dataset], specs: Mapping[
         sweeps={name: tuple(values) for name, values in request.sweeps.items()},
         weights="" if weights is None else file_digest(weights),
         device="cuda" if checked_device(request.device).startswith("cuda") else "cpu",
-        sets={method.name: draw_sets(method, trials=trials, tune=tune, pretrained=weights is not None) for method in searched}
-        if trials
-        else {},
-        notes=tuple(notes),
+        sets={method.name: draw_sets(method, trials=trials, tune=tune, pretrained=fine_tunes) for method in searched} if trials else {},
+        notes=(*told, *of_choice, *left_out, *untuned),
     )
+
+
+def _that_fit(methods: Sequence[Method], protocol: Protocol) -> tuple[tuple[Method, ...], tuple[str, ...]]:
+    """The methods that a frozen backbone's features are enough for, and a note on the others."""
+    fit = tuple(method for method in methods if not protocol.frozen or method.head.levels == ("high",))
+    others = [method.name for method in methods if method not in fit]
+    if not others:
+        return fit, ()
+    whose = f"{listed(others)} {'has' if len(others) == 1 else 'have'} heads at several levels of the network"
+    what = f"{whose}, and protocol {protocol.name} trains on the features of the last"
+    remedy = "--set frozen=false trains the backbone too"
+    if not fit:
+        raise ValueError(f"{what}: take other methods, or {remedy}")
+    return fit, (f"{what}, so that {'it was' if len(others) == 1 else 'they were'} left out; {remedy}",)
 
 
 def _is_of_vectors(dataset: Dataset) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from likewise.checks import known_name
 from likewise.configuration import from_table, read_toml
 from likewise.data.augmentation import AUGMENTATIONS
 from likewise.evaluation.metrics import DEFAULT_METRICS, METRICS
-from likewise.models.pretrained import find_weights
+from likewise.models.pretrained import WEIGHTS, find_weights
 from likewise.samplers.sampler import FewClasses
 
 FOLDER = Path(__file__).parent
@@ -21,6 +21,7 @@ Pooling = Literal["avg", "max", "avg+max", "gem"]
 Tune = Literal["rate", "all"]
 Equal = Literal["steps", "time"]
 TrainedPart = Literal["all", "high", "lora"]
+WEIGHTS_WORDS = ("required", "optional", "random")  # of `Protocol.weights`, beside names
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Protocol:
     test_augmentation: str = "centre224"
     # model
     backbone: str = "resnet50_v1"
-    weights: Literal["required", "optional", "random"] = "optional"  # a file of pretrained weights
+    weights: str = "optional"  # pretrained: "required", "optional" or "random" (none); or the name of those it has where none are given
     pooling: Pooling = "max"
     dim: int = 512
     frozen: bool = False  # the backbone stays as its weights are: its features are computed once and kept, and only heads are trained
@@ -85,6 +86,7 @@ class Protocol:
                 raise ValueError(f"{name}={getattr(self, name)}: expected a number not below 0")
         if self.views > 1 and not self.frozen:
             raise ValueError(f"views={self.views} of a backbone that is trained: its images are drawn anew each step; leave views out")
+        known_name("weights", self.weights, (*WEIGHTS_WORDS, *WEIGHTS))
         for name in (self.train_augmentation, self.test_augmentation):
             known_name("augmentation", name, AUGMENTATIONS)
         for name in self.metrics:
@@ -105,8 +107,29 @@ class Protocol:
         if self.equal == "time" and not self.seconds and not is_measured:
             raise ValueError("equal time of unknown length, as no trials of tuning measure it: give --set seconds=20")
 
+    def for_weights(self, given: str | Path | None) -> Protocol:
+        """The protocol for weights that bring a backbone of their own: those of a name that `likewise weights` lists, timm: and hf:.
+
+        With the backbone come its pooling and, where it is frozen, the cut of the image that its authors test with; how a backbone that
+        is trained sees images stays the protocol's. A plain file changes nothing.
+        """
+        if given is None or self.weights == "random":
+            return self
+        own = find_weights(given).backbone
+        if own is None:
+            return self
+        known = WEIGHTS.get(str(given))
+        if known is None:
+            return replace(self, backbone=own)
+        brought: dict[str, Any] = {"backbone": own, "pooling": known.pooling}
+        if self.frozen:
+            brought |= {"side": known.side, "test_augmentation": known.augmentation}
+        return replace(self, **brought)
+
     def weights_file(self, given: str | Path | None) -> Path | None:
         """The file of the pretrained weights (a path, or a name that `likewise weights` lists), if the protocol takes any."""
+        if given is None and self.weights in WEIGHTS:
+            given = self.weights
         if given is None:
             if self.weights == "required":
                 raise ValueError(

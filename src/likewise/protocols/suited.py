@@ -2,14 +2,56 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
 from likewise.data.dataset import Dataset, Features
-from likewise.protocols import PROTOCOLS
+from likewise.data.image_kind import image_kind
+from likewise.environment import checked_device
+from likewise.models.pretrained import DEFAULT, WEIGHTS, is_here
+from likewise.protocols import PROTOCOLS, Protocol, load_protocol
+
+FROZEN, FINE_TUNED, FROM_SCRATCH = "photos", "folder-pretrained", "folder"
+TO_FINE_TUNE = "resnet50"  # the weights for it, where none are given
 
 
-def suited_protocol(dataset: Dataset) -> str:
-    """The name of the protocol: a published data set's own, or by what the items are."""
+@dataclass(frozen=True)
+class Suited:
+    """A protocol, the weights it starts from, and what the user should know about the choice."""
+
+    protocol: str | Path | Protocol
+    weights: str | Path | None = None  # those that were given, or others that are here; None: the protocol's own, or none
+    notes: tuple[str, ...] = ()
+
+
+def suited_protocol(dataset: Dataset, *, weights: str | Path | None = None, device: str = "auto") -> Suited:
+    """The protocol for this data set on this machine.
+
+    Vectors have their own, as have glyphs and the published sets that are drawn (Omniglot). Of the others, drawings and tiny images
+    (data/image_kind.py) are learned from scratch, unless weights are given. Photographs start from pretrained weights: on a GPU these are
+    fine-tuned (under the protocol of a published set, or folder-pretrained), if weights are given or ResNet-50's are here; else they are
+    left as they are and heads are trained on their features (photos). Where no weights are here at all, from scratch with a note.
+    """
     if isinstance(dataset.items, Features):
-        return "features"
+        return Suited("features", weights)
     if dataset.name == "glyphs":
-        return "quick"
-    return dataset.name if dataset.name in PROTOCOLS else "folder"
+        return Suited("quick", weights)
+    published = dataset.name if dataset.name in PROTOCOLS else None
+    if published is not None and load_protocol(published).weights == "random":
+        return Suited(published, weights)
+    if published is None and weights is None:
+        kind = image_kind(dataset)
+        if kind != "photographs":
+            return Suited(FROM_SCRATCH, notes=(_why_from_scratch(kind),))
+    if checked_device(device).startswith("cuda") and (weights is not None or is_here(TO_FINE_TUNE)):
+        return Suited(published or FINE_TUNED, TO_FINE_TUNE if weights is None else weights)
+    if weights is not None or is_here(DEFAULT):
+        return Suited(FROZEN, weights)
+    missed = "these are photographs, and pretrained features tell photographs apart far better than a network that starts from nothing"
+    return Suited(FROM_SCRATCH, notes=(f"{missed}: {WEIGHTS[DEFAULT].how_to_get} brings them, and the same command then takes them",))
+
+
+def _why_from_scratch(kind: str) -> str:
+    what = "tiny (below 64 pixels)" if kind == "tiny" else "drawn (few tones)"
+    remedy = f"--protocol {FROZEN} starts from pretrained features instead" if is_here(DEFAULT) else ""
+    return f"the images are {what}, so that a small network is trained from scratch" + (f"; {remedy}" if remedy else "")

@@ -15,6 +15,7 @@ from likewise.comparison.request import DataAsked, MethodsAsked, Request
 from likewise.comparison.results import ComparisonResults
 from likewise.comparison.workshop import Stopwatch
 from likewise.files import write_whole
+from likewise.progress import ProgressCallback
 from likewise.protocols import Equal, Protocol, Tune
 from likewise.reports.charts import (
     cost_chart,
@@ -88,9 +89,11 @@ def compare(
     return compare_and_report(request, on_progress=on_progress) if report else run_comparison(request, on_progress=on_progress)
 
 
-def compare_and_report(request: Request, *, on_progress: OnProgress = lambda progress: None) -> ComparisonResults:
+def compare_and_report(
+    request: Request, *, on_progress: OnProgress = lambda progress: None, on_preparing: ProgressCallback | None = None
+) -> ComparisonResults:
     """The results of a comparison, after its report is written."""
-    results = run_comparison(request, on_progress=on_progress)
+    results = run_comparison(request, on_progress=on_progress, on_preparing=on_preparing)
     assert results.folder is not None
     watch = Stopwatch()
     with storage_faults_explained(results.folder), watch.measures("report"):

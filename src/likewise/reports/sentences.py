@@ -95,10 +95,10 @@ def gain_in_words(board: Board) -> str:
     if board.best is plain:
         beside = f"{best.title}, the best that was trained, has {percent(best.scores[score].mean)}"
         return f"Training does not pay here: nothing beats {plain.title}, for which nothing is trained. {beside}."
-    gains = listed([f"{points(over(other))} over {other.title}" for other in untrained])
-    if plain.standing != "behind":
-        return f"Whether training pays is not told: {best.title} gains {gains}, where nothing is trained, and that is within noise."
-    return f"Training pays here: {best.title} gains {gains}, where nothing is trained."
+    is_told = plain.standing == "behind"
+    gains = [f"{points(over(other))} over {other.title}{'' if is_told or other is not plain else ' (within noise)'}" for other in untrained]
+    pays = "Training pays here" if is_told else "Whether training pays is not told"
+    return f"{pays}: {best.title} gains {listed(gains)}, where nothing is trained."
 
 
 def power_in_words(board: Board) -> str:

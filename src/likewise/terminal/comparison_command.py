@@ -21,8 +21,8 @@ WORK = ("training", "evaluation")  # what a comparison is for; everything else i
 
 def run_compare(request: Request, *, profile: bool) -> None:
     """Runs or goes on with a comparison; prints its table and the path of its report."""
-    with live_progress() as on_progress:
-        results = compare_and_report(request, on_progress=on_progress)
+    with live_progress() as (on_progress, on_preparing):
+        results = compare_and_report(request, on_progress=on_progress, on_preparing=on_preparing)
     console = Console()
     console.print(leaderboard_view(results))
     if profile:

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
+from rich.markup import escape
 from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
@@ -21,18 +22,23 @@ from likewise.comparison.plan import KINDS, Claim, Kind, Piece, Plan
 from likewise.comparison.plan_progress import OnProgress, Progress
 from likewise.comparison.store import Owner
 from likewise.comparison.time_left import seconds_left
-from likewise.wording import count_of
+from likewise.progress import ProgressCallback
+from likewise.wording import count_of, printable
 
 STAGES: dict[Kind, str] = {"trial": "tuning", "final": "training", "score": "test scores", "items": "pictures"}
 BETWEEN_LINES = 30.0  # seconds, where nobody watches a bar
 
 
 @contextmanager
-def live_progress() -> Iterator[OnProgress]:
-    """A bar on stderr, or a line now and then where stderr is a file."""
+def live_progress() -> Iterator[tuple[OnProgress, ProgressCallback]]:
+    """A bar on stderr, or a line now and then where stderr is a file: what to tell of pieces, and of what is prepared for all of them.
+
+    The notes of the plan come first: who would rather begin anew should know before the work is done.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _Lines()
+        lines = _Lines()
+        yield lines.pieces, lines.preparing
         return
     columns = (
         TextColumn("[bold]{task.description}"),
@@ -44,8 +50,24 @@ def live_progress() -> Iterator[OnProgress]:
     )
     with Bar(*columns, console=console, transient=True, refresh_per_second=4) as bar:
         task = bar.add_task("starting", total=None, pieces="", best="", end=None)
+        notes = _Notes()
+        began: dict[str, float] = {}  # what is prepared -> when
+
+        def prepare(what: str, done: int, total: int) -> None:
+            now = time.time()
+            spent = now - began.setdefault(what, now)
+            bar.update(
+                task,
+                description=escape(what),
+                completed=done,
+                total=total or None,
+                pieces=f"{done:,}/{total:,}" if total else "",
+                end=now + spent * (total - done) / done if done else None,
+            )
 
         def show(progress: Progress) -> None:
+            for note in notes.new(progress):
+                bar.console.print(Text(f"! {note}", style="yellow"))
             done, total = counted(progress)
             left = seconds_left(progress, now=time.time())
             bar.update(
@@ -58,7 +80,19 @@ def live_progress() -> Iterator[OnProgress]:
                 end=None if left is None else time.time() + left,
             )
 
-        yield show
+        yield show, prepare
+
+
+class _Notes:
+    """The notes of a plan, each told once."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def new(self, progress: Progress) -> list[str]:
+        fresh = [note for note in progress.plan.notes if note not in self._told]
+        self._told.update(fresh)
+        return [printable(note) for note in fresh]
 
 
 class _TimeLeft(ProgressColumn):
@@ -79,24 +113,32 @@ def clock(seconds: float) -> str:
 class _Lines:
     def __init__(self) -> None:
         self._last = time.monotonic()
+        self._notes = _Notes()
 
-    def __call__(self, progress: Progress) -> None:
-        if time.monotonic() - self._last < BETWEEN_LINES:
-            return
+    def pieces(self, progress: Progress) -> None:
+        for note in self._notes.new(progress):
+            print(f"! {note}", file=sys.stderr, flush=True)
+        if self._is_due():
+            done, total = counted(progress)
+            left = seconds_left(progress, now=time.time())
+            parts = (
+                stage(progress),
+                f"{len(done)}/{len(total)} pieces",
+                "" if left is None else f"about {clock(left)} left",
+                best_so_far(progress),
+            )
+            self._say(", ".join(filter(None, parts)))
+
+    def preparing(self, what: str, done: int, total: int) -> None:
+        if self._is_due():
+            self._say(f"{what}, {done:,}/{total:,}" if total else what)
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._last >= BETWEEN_LINES
+
+    def _say(self, line: str) -> None:
         self._last = time.monotonic()
-        done, total = counted(progress)
-        left = seconds_left(progress, now=time.time())
-        parts = (
-            stage(progress),
-            f"{len(done)}/{len(total)} pieces",
-            "" if left is None else f"about {clock(left)} left",
-            best_so_far(progress),
-        )
-        print(
-            ", ".join(filter(None, parts)),
-            file=sys.stderr,
-            flush=True,
-        )
+        print(line, file=sys.stderr, flush=True)
 
 
 def counted(progress: Progress) -> tuple[list[Piece], list[Piece]]:

@@ -26,7 +26,7 @@ from likewise.methods import Method, load_method
 from likewise.models.network import Network
 from likewise.progress import ProgressCallback
 from likewise.protocols import Protocol, load_protocol
-from likewise.protocols.suited import suited_protocol
+from likewise.protocols.suited import Suited, suited_protocol
 from likewise.training.devices import Devices
 from likewise.training.feeds import Feed, Int64s, embedder_of, make_feed, preprocessing_of
 from likewise.training.fit import fitted
@@ -86,11 +86,12 @@ def train(
     """
     method = load_method(method)  # a name that is unknown is told before anything is read
     dataset = data if isinstance(data, Dataset) else read(data)
-    chosen, conditions = resolved(method, suited_protocol(dataset) if protocol is None else protocol, settings or {})
+    suited = suited_protocol(dataset, weights=weights, device=device) if protocol is None else Suited(protocol, weights)
+    chosen, conditions = resolved(method, suited.protocol, settings or {}, weights=suited.weights)
     if known_name("split", split, get_args(Trains)) == "all-train":
         conditions = without_validation(conditions, settings or {})
     folder = RunFolder(Path(out))
-    weights_file = conditions.weights_file(weights)
+    weights_file = conditions.weights_file(suited.weights)
     config = {
         "method": as_table(chosen),
         "protocol": as_table(conditions),
@@ -134,19 +135,23 @@ def train(
     if state is not None:
         training.load_state_dict(state)
     heard_by = listener if listener is not None and first else Listener()
+    for note in suited.notes:
+        heard_by.message(note)
     with RunWriter(folder, training, every=checkpoint_every, listener=heard_by, writes=first) as writer:
         finished = training.run(writer)
     if not finished:
         raise TrainingStopped(
             f"stopped after step {training.step} of {conditions.steps}; the same command with --resume goes on from there"
         )
-    notes = (*dataset.notes, *parts.notes, *feed_notes(feed), *untrained_notes(chosen, conditions))
+    notes = (*suited.notes, *dataset.notes, *parts.notes, *feed_notes(feed), *untrained_notes(chosen, conditions))
     return _finish(folder, dataset, parts, training, config, notes=notes)
 
 
-def resolved(method: str | Path | Method, protocol: str | Path | Protocol, settings: Mapping[str, Any]) -> tuple[Method, Protocol]:
-    """The method (with its paper's settings under this protocol) and the protocol, each with its part of the settings."""
-    conditions, chosen = load_protocol(protocol), load_method(method)
+def resolved(
+    method: str | Path | Method, protocol: str | Path | Protocol, settings: Mapping[str, Any], *, weights: str | Path | None = None
+) -> tuple[Method, Protocol]:
+    """The method (with its paper's settings under this protocol) and the protocol for these weights, each with its part of the settings."""
+    conditions, chosen = load_protocol(protocol).for_weights(weights), load_method(method)
     chosen = chosen.for_protocol(conditions.name)
     parts = divided(settings, dotted=chosen.dotted_names, method=Method, protocol=Protocol)
     return with_settings(chosen, parts["method"]), with_settings(conditions, parts["protocol"])
