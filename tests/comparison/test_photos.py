@@ -144,8 +144,9 @@ def test_items_have_pictures(found: ComparisonResults, photographs: Path) -> Non
     assert isinstance(data.items, Files)
     thumbnails = found.items["birds"].thumbnails
     assert thumbnails is not None
-    assert thumbnails.shape == (len(test), 64, 64, 3)
-    shown = np.asarray(Image.open(data.items.paths[test[3]]).resize((64, 64), Image.Resampling.BILINEAR), np.float64)
+    side = thumbnails.shape[1]
+    assert thumbnails.shape == (len(test), side, side, 3)
+    shown = np.asarray(Image.open(data.items.paths[test[3]]).resize((side, side), Image.Resampling.BILINEAR), np.float64)
     assert np.abs(thumbnails[3] - shown).mean() < 6
     assert np.abs(thumbnails[9] - shown).mean() > 12
 

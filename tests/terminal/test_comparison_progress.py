@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from likewise.comparison.plan import Claim, Piece
+from likewise.comparison.plan import Claim, Piece, Plan
 from likewise.comparison.plan_progress import Progress
 from likewise.comparison.store import Owner
 from likewise.terminal import comparison_progress
@@ -38,13 +38,22 @@ def half_done() -> Progress:
     return Progress(plan, claims)
 
 
+def replace_plan(progress: Progress, plan: Plan) -> Progress:
+    return Progress(plan, progress.claims)
+
+
 def test_lines_where_nobody_watches(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison_progress, "BETWEEN_LINES", 0.0)
-    with live_progress() as show:
-        show(Progress(plan_of(trials=0, seeds=1), {}))
+    plan = replace(plan_of(trials=0, seeds=1), notes=("these are photographs",))
+    with live_progress() as (show, prepare):
+        show(Progress(plan, {}))
+        prepare("features of birds", 1200, 11788)
         show(half_done())
-    first, second = capsys.readouterr().err.splitlines()
+        show(replace_plan(half_done(), plan))
+    note, first, prepared, second, _ = capsys.readouterr().err.splitlines()
+    assert note == "! these are photographs"  # before any work, and once
     assert first == "training, 0/7 pieces"
+    assert prepared == "features of birds, 1,200/11,788"
     assert second == "training, 2/7 pieces, about 0:23 left"  # a training, three scores of four seconds, and pictures
 
 
@@ -52,7 +61,14 @@ def test_the_bar_counts_down(monkeypatch: pytest.MonkeyPatch) -> None:
     text = io.StringIO()
     console = Console(file=text, force_terminal=True, width=140, color_system=None)
     monkeypatch.setattr(comparison_progress, "Console", lambda stderr: console)
-    with live_progress() as show:
+    with live_progress() as (show, _):
         show(half_done())
     assert "2/7 pieces" in text.getvalue()
     assert "0:23 left" in text.getvalue()
+    with live_progress() as (_, prepare):
+        prepare("features of [birds]", 0, 4000)
+        monkeypatch.setattr(comparison_progress.time, "time", lambda now=time.time: now() + 60)
+        prepare("features of [birds]", 1000, 4000)
+    assert "features of [birds]" in text.getvalue()
+    assert "1,000/4,000" in text.getvalue()
+    assert "3:00 left" in text.getvalue()  # the first quarter took a minute
