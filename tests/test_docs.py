@@ -51,7 +51,11 @@ def test_tests_that_documents_name_exist() -> None:
 
 # What makes the README's long commands short. An option given twice has its last value.
 SHORT = ["--set", "steps=2", "--set", "batch=16"]
-SHORTER = {"train": SHORT, "compare": [*SHORT, "--methods", "raw_vthm,proxy_nca", "--seeds", "1", "--jobs", "1"]}
+SHORTER = {
+    "adapt": ["--minutes", "0"],
+    "train": SHORT,
+    "compare": [*SHORT, "--methods", "raw_vthm,proxy_nca", "--seeds", "1", "--jobs", "1"],
+}
 SMALL = "glyphs:classes=24,images=8"
 
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from likewise.adaptation.adapt import adapt
     from likewise.evaluation.nearest import nearest
     from likewise.evaluation.reranking import RERANKERS, rerank
     from likewise.evaluation.scores import evaluate
@@ -26,6 +27,7 @@ __all__ = [
     "Embedder",
     "Objective",
     "__version__",
+    "adapt",
     "compare",
     "evaluate",
     "nearest",
@@ -46,6 +48,7 @@ _WHERE = {
     "DesignedByWeights": "likewise.pair_weighting",
     "Embedder": "likewise.models.embedder",
     "Objective": "likewise.objectives",
+    "adapt": "likewise.adaptation.adapt",
     "compare": "likewise.reports.comparison_report",
     "evaluate": "likewise.evaluation.scores",
     "nearest": "likewise.evaluation.nearest",

@@ -124,6 +124,29 @@ def train(
 
 
 @app.command()
+def adapt(
+    data: Annotated[str, typer.Argument(help="A folder of class folders, a table, a data set such as cub:/path, or vectors.npz.")],
+    out: Annotated[Path, typer.Option(help="The folder for the embedder; one that is there goes on.")],
+    minutes: Annotated[float, typer.Option(min=0, help="What would take longer is not tried.")] = 10.0,
+    weights: Annotated[str | None, typer.Option(help="Pretrained weights: see `likewise weights`.")] = None,
+    method: Annotated[str, typer.Option(help="Whose loss trains: see `likewise methods`.")] = "raw_vthm",
+    split: Annotated[
+        TrainsOn, typer.Option(help="all-train: every class trains, for use at work, and there is no score.")
+    ] = TrainsOn.held_out,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+) -> None:
+    """Get the best embedder for DATA from pretrained features, as far up as it pays: whitening, a head, fine-tuning."""
+    try:
+        with _faults_in_words():
+            from likewise.terminal.adapt_command import run_adapt
+
+            run_adapt(data, out=out, minutes=minutes, weights=weights, method=method, split=split.value, device=device)
+    except KeyboardInterrupt:
+        typer.echo("interrupted: what was finished is kept, the same command goes on from there", err=True)
+        raise typer.Exit(130) from None
+
+
+@app.command()
 def compare(
     data: Annotated[
         list[str] | None, typer.Argument(help="Folders, tables, data sets such as cub:/path, vectors.npz; glyphs if none.")

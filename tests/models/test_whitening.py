@@ -14,7 +14,7 @@ from sklearn.decomposition import PCA
 
 import likewise
 from likewise.models import whitening as module
-from likewise.models.whitening import SHRINKAGES, Whitening, whiten
+from likewise.models.whitening import SHRINKAGES, Whitening, whiten, whitenings_by_shrinkage
 
 Array = npt.NDArray[Any]
 
@@ -251,3 +251,14 @@ def test_vectors_of_another_length_are_refused() -> None:
     for wrong in (np.zeros((2, 4)), torch.zeros(2, 4), torch.zeros(3)):
         with pytest.raises(ValueError, match=r"this whitening takes \(items, 3\)"):
             made(wrong)
+
+
+def test_whitenings_by_shrinkage_are_those_of_whiten() -> None:
+    rng = np.random.default_rng(0)
+    vectors, labels = rng.normal(size=(60, 5)).astype(np.float32), np.arange(60) // 6
+    by_shrinkage = whitenings_by_shrinkage(vectors, labels)
+    assert set(by_shrinkage) == set(SHRINKAGES)
+    for shrinkage, whitening in by_shrinkage.items():
+        expected = likewise.whiten(vectors, labels, shrinkage=shrinkage)
+        assert whitening.shrinkage == shrinkage
+        np.testing.assert_array_equal(whitening(vectors), expected(vectors))

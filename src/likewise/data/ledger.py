@@ -22,7 +22,7 @@ from typing import Any, Literal
 from likewise.files import append_line, locked, write_whole
 from likewise.wording import count_of, listed, ordinal, printable
 
-What = Literal["compare", "train", "evaluate", "python"]
+What = Literal["compare", "train", "adapt", "evaluate", "python"]
 
 FILE, LAST = "ledger.jsonl", "ledger.last.json"
 PATIENCE = 30.0  # seconds to wait for another process's entry

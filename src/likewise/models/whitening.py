@@ -192,6 +192,27 @@ def whiten(
     return _within(rows, codes, shrinkage=shrinkage, dim=dim, power=power)
 
 
+@torch.no_grad()
+def whitenings_by_shrinkage(vectors: Tensor | npt.NDArray[Any], labels: Labels) -> dict[float, Whitening]:
+    """`whiten(vectors, labels, shrinkage)` with each of SHRINKAGES, for little more than one of them costs."""
+    rows = _Rows.of(vectors)
+    codes = class_codes(labels, device=rows.device)[0]
+    class_means = _class_means(rows, codes)
+    mean = rows.mean()
+    spectrum = _spectrum(rows.scatter(lambda part: class_means[codes[part]]) / len(rows))
+    return {
+        shrinkage: Whitening(mean, _inverse_power(*spectrum, shrinkage=shrinkage, power=1.0), shrinkage=shrinkage)
+        for shrinkage in SHRINKAGES
+    }
+
+
+def _class_means(rows: _Rows, codes: Tensor) -> Tensor:
+    counts = torch.bincount(codes)
+    if counts.max() < 2:
+        raise ValueError(f"every one of the {len(counts)} classes has a single vector: within-class whitening needs two of some class")
+    return rows.class_means(codes, len(counts))
+
+
 def _pca(rows: _Rows, *, dim: int | None, power: float) -> Whitening:
     mean = rows.mean()
     values, directions = _spectrum(rows.scatter(lambda _: mean) / len(rows))
@@ -205,14 +226,11 @@ def _pca(rows: _Rows, *, dim: int | None, power: float) -> Whitening:
 
 
 def _within(rows: _Rows, codes: Tensor, *, shrinkage: float | Literal["auto"], dim: int | None, power: float) -> Whitening:
-    counts = torch.bincount(codes)
-    if counts.max() < 2:
-        raise ValueError(f"every one of the {len(counts)} classes has a single vector: within-class whitening needs two of some class")
+    class_means = _class_means(rows, codes)
     if shrinkage != "auto" and not (isinstance(shrinkage, (int, float)) and shrinkage >= 0):
         raise ValueError(f"shrinkage={shrinkage!r}: expected a number not below 0, such as 1.0, or 'auto'")
     if dim is not None and dim > rows.dimensions:
         raise ValueError(f"dim={dim}: the vectors have {rows.dimensions} dimensions; give at most that many")
-    class_means = rows.class_means(codes, len(counts))
     if shrinkage == "auto":
         scores = scores_of_shrinkages(rows, codes, class_means, power=power)
         chosen = max(scores, key=lambda tried: scores[tried])

@@ -34,7 +34,7 @@ Int64s = npt.NDArray[np.int64]
 class Feed:
     """Labelled items, ready to be cut into batches: packed images, or vectors."""
 
-    source: PackedImages | Tensor  # Tensor: float32 (items, dimensions)
+    source: PackedImages | Tensor  # Tensor: float32 (items, dimensions), or maps of images (items, channels, height, width)
     labels: Int64s  # (items,) class numbers of the data set
     indices: Int64s  # (items,) the items' numbers in the data set
     skipped: tuple[Problem, ...] = ()  # images that could not be decoded
@@ -50,8 +50,8 @@ class Feed:
 
     @property
     def in_features(self) -> int | None:
-        """The dimension of vectors; None for images."""
-        return self.source.shape[1] if isinstance(self.source, Tensor) else None
+        """The dimension of vectors; None for images and for maps of them."""
+        return self.source.shape[1] if isinstance(self.source, Tensor) and self.source.ndim == 2 else None
 
     @property
     def pictures(self) -> PackedImages | Thumbnails | None:
@@ -109,10 +109,10 @@ class Feed:
         assert isinstance(self.source, Tensor)
         places = positions.to(self.source.device)
         if self.views is None:
-            return self.source[places]
+            return self.source[places].float()
         num_views = self.views.shape[1]
         drawn = uniforms(self.indices[positions.numpy()], seed=seed, step=step, count=1)[:, 0] * num_views
-        return self.views[places, torch.from_numpy(drawn.astype(np.int64)).to(self.views.device)]
+        return self.views[places, torch.from_numpy(drawn.astype(np.int64)).to(self.views.device)].float()
 
 
 def make_feed(

@@ -188,7 +188,7 @@ def _card(config: dict[str, Any], content: dict[str, Any]) -> str:
         *[f"- note: {note}" for note in content["notes"]],
         "",
         "```sh",
-        _command(),
+        command_line(),
         "```",
         "",
         "Use it: `likewise embed . DATA -o vectors.npz`, or in Python `likewise.Embedder.load(folder).embed(paths)`.",
@@ -210,7 +210,7 @@ def _table(scores: dict[str, float]) -> list[str]:
     return [f"| {' | '.join(scores)} |", f"|{'---|' * len(scores)}", f"| {' | '.join(values)} |", ""]
 
 
-def _command() -> str:
+def command_line() -> str:
     """The command line of this process, as it can be typed again."""
     program = Path(sys.argv[0]).name
     return shlex.join(["likewise" if program in ("likewise", "__main__.py") else program, *sys.argv[1:]])
