@@ -260,7 +260,8 @@ def test_few_test_items_are_scored_as_far_as_they_go(tmp_path: Path) -> None:
     protocol = replace(PROTOCOL, ks=(1, 2, 4, 8), metrics=DEFAULT_METRICS)
     result = train("raw", data, protocol=protocol, out=tmp_path / "run", settings={"backbone": "identity"}, device="cpu")
     assert list(result.scores) == ["R@1", "R@2", "RP", "MAP@R", "mAP", "NMI", "AMI"]
-    assert result.notes == ("R@4 and R@8 are left out: the gallery has only 3 items besides the query",)
+    few = "2 test classes are few: each is about 50 % of the scores, which say little about other classes; take at least 10"
+    assert result.notes == (few, "R@4 and R@8 are left out: the gallery has only 3 items besides the query")
     assert held(tmp_path / "run", "scores.json")["notes"] == list(result.notes)
     rows = Embedder.load(tmp_path / "run").embed(data.subset(np.flatnonzero(data.parts == "test")))
     expected = evaluate(rows, [0, 0, 1, 1], ks=(1, 2), metrics=DEFAULT_METRICS)
@@ -272,20 +273,21 @@ def test_a_training_whose_test_items_cannot_be_scored_is_kept(tmp_path: Path) ->
     data = marked(vectors(), [0, 8, 16])
     result = train("raw", data, protocol=PROTOCOL, out=tmp_path / "run", settings={"backbone": "identity"}, device="cpu")
     note = "none of the 3 queries shares its label with any other item: retrieval has no score; check the labels"
-    assert (result.scores, result.notes) == ({}, (note,))
+    assert (result.scores, result.notes[1:]) == ({}, (note,))
     assert held(tmp_path / "run", "scores.json")["scores"] == {}
     card = (tmp_path / "run" / "README.md").read_text()
     assert "No scores: see the notes." in card
     assert note in card
     assert note in " ".join(CliRunner().invoke(app, ["evaluate", str(tmp_path / "run")]).output.split())
     assert Embedder.load(tmp_path / "run").embed(data).shape == (len(data), 8)
-    assert train("raw", data, protocol=PROTOCOL, out=tmp_path / "run", settings={"backbone": "identity"}, resume=True).notes == (note,)
+    again = train("raw", data, protocol=PROTOCOL, out=tmp_path / "run", settings={"backbone": "identity"}, resume=True)
+    assert again.notes == result.notes
 
 
 def test_test_items_without_a_partner_are_noted(tmp_path: Path) -> None:
     data = marked(vectors(), [0, 1, 8])
     result = train("raw", data, protocol=PROTOCOL, out=tmp_path / "run", settings={"backbone": "identity"}, device="cpu")
-    assert result.notes == ("1 query has nothing of its class to find and is left out of the means",)
+    assert result.notes[1:] == ("1 query has nothing of its class to find and is left out of the means",)
 
 
 class Heard(Listener):

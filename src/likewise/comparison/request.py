@@ -24,6 +24,7 @@ from likewise.files import file_digest
 from likewise.methods import METHODS, Method, load_method
 from likewise.protocols import Equal, Protocol, Tune, load_protocol
 from likewise.protocols.suited import suited_protocol
+from likewise.training.small_data import training_notes
 from likewise.wording import listed
 
 # One or two of each of the papers' families, those that a first look should have.
@@ -216,6 +217,7 @@ def make_plan(
             untuned.append(f"nothing was tuned, as no training classes can be held out for it: {fault}")
     if untuned:
         trials = 0
+    of_size = [f"{name}: {note}" for name, (labels, *_) in trained_on.items() for note in training_notes(labels, batch=protocol.batch)]
     protocol.check_time(is_measured=trials > 0)
     fine_tunes = weights is not None and not protocol.frozen
     searched = [_with_batches(method, protocol, [labels for sides in trained_on.values() for labels in sides]) for method in methods]
@@ -231,7 +233,7 @@ def make_plan(
         weights="" if weights is None else file_digest(weights),
         device="cuda" if checked_device(request.device).startswith("cuda") else "cpu",
         sets={method.name: draw_sets(method, trials=trials, tune=tune, pretrained=fine_tunes) for method in searched} if trials else {},
-        notes=(*told, *of_choice, *left_out, *untuned),
+        notes=(*told, *of_choice, *left_out, *untuned, *of_size),
     )
 
 

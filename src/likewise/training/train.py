@@ -34,6 +34,7 @@ from likewise.training.loop import Listener, Training
 from likewise.training.run_folder import RunFolder, TrainingResult, environment
 from likewise.training.run_writer import RunWriter
 from likewise.training.scoring import embed_feed, protocol_scores, vectors_to_score
+from likewise.training.small_data import test_notes, training_notes
 from likewise.training.watchdogs import collapse_warning
 
 PURPOSE = "final score of a training run"
@@ -143,7 +144,8 @@ def train(
         raise TrainingStopped(
             f"stopped after step {training.step} of {conditions.steps}; the same command with --resume goes on from there"
         )
-    notes = (*suited.notes, *dataset.notes, *parts.notes, *feed_notes(feed), *untrained_notes(chosen, conditions))
+    of_size = (*training_notes(training_feed.labels, batch=conditions.batch), *test_notes(parts.num_test_classes))
+    notes = (*suited.notes, *dataset.notes, *parts.notes, *feed_notes(feed), *untrained_notes(chosen, conditions), *of_size)
     return _finish(folder, dataset, parts, training, config, notes=notes)
 
 

@@ -113,9 +113,15 @@ def test_several_specs_in_their_order(tmp_path: Path) -> None:
 def test_what_needs_classes_refuses_what_has_none(tmp_path: Path) -> None:
     """By name, with how to arrange them: the readers, and whatever takes a Dataset of one's own making."""
     file = draw(tmp_path / "photo.png")
-    how = "photo.png has no classes: to train and to score, every item needs one; put each into a folder that is named after its class"
-    with pytest.raises(ValueError, match=re.escape(how)):
+    with pytest.raises(ValueError, match=r"photo\.png has no classes, .* expected a folder of class folders"):
         read(file)
+    with pytest.raises(ValueError, match=r"list\.txt has no classes, .* expected a folder of class folders"):
+        read(write(tmp_path / "list.txt", "photo.png"))
+    how = (
+        f"{tmp_path.name} has no classes: to train and to score, every item needs one; put each into a folder that is named after its class"
+    )
+    with pytest.raises(ValueError, match=re.escape(how)):
+        read(f"images:{tmp_path}")
     with pytest.raises(ValueError, match="`likewise embed` takes them as they are"):
         read(tmp_path)
     rows = Dataset("mine", Features(np.eye(12, dtype=np.float32)), np.arange(12) // 2 - 1, tuple("abcde"))

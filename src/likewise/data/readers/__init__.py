@@ -30,7 +30,9 @@ READERS: dict[str, Reader] = {
     "digits": Reader("scikit-learn's handwritten digits", read_digits, has_path=False),
     "features": Reader(".npz, .npy or Parquet: vectors and labels", read_features, recognises_features),
     "table": Reader("CSV or Parquet: path, label, split, box", read_table, recognises_table),
-    "images": Reader("images without classes: a file, a folder, or a list of paths (.txt)", read_unlabelled, recognises_unlabelled),
+    "images": Reader(
+        "images without classes: a file, a folder, or a list of paths (.txt)", read_unlabelled, recognises_unlabelled, gives_labels=False
+    ),
     "cub": Reader("CUB-200-2011", read_cub, recognises_cub),
     "cars": Reader("Cars196", read_cars, recognises_cars),
     "sop": Reader("Stanford Online Products", read_sop, recognises_sop),
@@ -112,6 +114,11 @@ def _read_path(path: Path, options: dict[str, Any], labelled: bool) -> Dataset:
         raise ValueError(f"'{path}' is not there: expected a file or a folder")
     for name, reader in READERS.items():
         if reader.recognises is not None and reader.recognises(path):
+            if labelled and not reader.gives_labels:
+                raise ValueError(
+                    f"{path} has no classes, and to train and to score, every image needs one: expected a folder of class folders "
+                    "(FOLDER/CLASS/image.jpg), or a .csv of paths and labels; `likewise embed` takes them as they are"
+                )
             return reader.read(path, **_options(name, reader, [], options, labelled))
     raise ValueError(
         f"{path} is of no known kind: expected an image, .csv, .tsv, .parquet, .npz, .npy or a folder; table:{path} reads it as a table, "

@@ -24,6 +24,7 @@ class Reader:
     read: Callable[..., Dataset]
     recognises: Callable[[Path], bool] | None = None  # is this path laid out as this reader expects?
     has_path: bool = True
+    gives_labels: bool = True  # if not, it is for what is embedded only
 
     @property
     def options(self) -> dict[str, Any]:

@@ -1,0 +1,63 @@
+"""Little data gets its scores, and words about what they are worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from likewise.reports.comparison_report import compare
+from likewise.training.small_data import test_notes as notes_of_test_classes
+from likewise.training.small_data import training_notes
+from likewise.training.train import train
+
+from .tiny import PROTOCOL, vectors
+
+LITTLE: dict[str, Any] = {"protocol": PROTOCOL, "settings": {"backbone": "identity", "batch": 64}, "device": "cpu"}
+BATCH = "a batch of 64 images is more than the 12 there are to train on: each comes up several times a step; --set batch=12 or less"
+SMALL = "4 of 4 training classes have fewer than 4 images: little to learn from"
+FEW = "4 test classes are few: each is about 25 % of the scores, which say little about other classes; take at least 10"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batch", "expected"),
+    [
+        ([4] * 10, 40, []),
+        ([4] * 10, 41, ["a batch of 41 images is more than the 40 there are"]),
+        ([4] * 5 + [3] * 5, 32, []),
+        ([4] * 4 + [3] * 6, 8, ["6 of 10 training classes have fewer than 4 images: little to learn from"]),
+        (
+            [9] + [2] * 3 + [1] * 2,
+            8,
+            ["5 of 6 training classes have fewer than 4 images, 2 a single one, which gives no pair"],
+        ),
+    ],
+)
+def test_what_is_noted_of_training_items(sizes: list[int], batch: int, expected: list[str]) -> None:
+    notes = training_notes(np.arange(len(sizes)).repeat(sizes), batch=batch)
+    assert len(notes) == len(expected)
+    assert all(note.startswith(words) for note, words in zip(notes, expected, strict=True))
+
+
+@pytest.mark.parametrize(("classes", "noted"), [(0, False), (1, True), (9, True), (10, False), (100, False)])
+def test_few_test_classes_are_noted(classes: int, noted: bool) -> None:
+    assert bool(notes_of_test_classes(classes)) == noted
+
+
+def test_train_notes_them(tmp_path: Path) -> None:
+    result = train("raw", vectors(classes=8, images=3), out=tmp_path / "run", **LITTLE)
+    assert result.scores
+    assert [note for note in result.notes if note.startswith((BATCH, SMALL, FEW))] == list(result.notes[:3])
+    assert len(result.notes[:3]) == 3
+    assert FEW in (tmp_path / "run" / "README.md").read_text()
+    everything = train("raw", vectors(classes=8, images=3), out=tmp_path / "all", split="all-train", **LITTLE)
+    assert not any(note.startswith("4 test classes") for note in everything.notes)
+    assert any(note.startswith("a batch of 64 images is more than the 24") for note in everything.notes)
+    assert not train("raw", vectors(), out=tmp_path / "enough", **LITTLE).notes
+
+
+def test_compare_notes_them(tmp_path: Path) -> None:
+    found = compare("raw", vectors(classes=8, images=3), out=tmp_path / "out", trials=0, seeds=1, jobs=1, report=False, **LITTLE)
+    assert [note for note in found.notes if note.startswith((f"vectors: {BATCH}", f"vectors: {SMALL}"))] == list(found.notes[:2])
