@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from likewise.adaptation.adapt import adapt
+    from likewise.evaluation.calibration import Calibration, calibrate
     from likewise.evaluation.nearest import nearest
     from likewise.evaluation.reranking import RERANKERS, rerank
     from likewise.evaluation.scores import evaluate
@@ -23,11 +24,13 @@ __all__ = [
     "LOSSES",
     "MINERS",
     "RERANKERS",
+    "Calibration",
     "DesignedByWeights",
     "Embedder",
     "Objective",
     "__version__",
     "adapt",
+    "calibrate",
     "compare",
     "evaluate",
     "nearest",
@@ -45,10 +48,12 @@ _WHERE = {
     "LOSSES": "likewise.losses",
     "MINERS": "likewise.mining",
     "RERANKERS": "likewise.evaluation.reranking",
+    "Calibration": "likewise.evaluation.calibration",
     "DesignedByWeights": "likewise.pair_weighting",
     "Embedder": "likewise.models.embedder",
     "Objective": "likewise.objectives",
     "adapt": "likewise.adaptation.adapt",
+    "calibrate": "likewise.evaluation.calibration",
     "compare": "likewise.reports.comparison_report",
     "evaluate": "likewise.evaluation.scores",
     "nearest": "likewise.evaluation.nearest",
