@@ -1,7 +1,8 @@
 """Ray runner: the pieces as Ray tasks, on this machine or on a cluster.
 
-The tasks compute; this process alone claims pieces and writes results, so that only it needs the store. The comparison's folder and the
-data set have to be at the same path on every machine.
+The tasks compute; this process alone claims pieces and writes results, so that only it needs the store. The comparison's folder, the
+data set and pretrained weights have to be at the same path on every machine; features of a frozen backbone are computed by each machine
+for itself, unless LIKEWISE_CACHE is a folder that they share.
 """
 
 from __future__ import annotations

@@ -55,14 +55,16 @@ class Request:
     methods: names, .toml files or Methods; "papers", "all"; "+name": beside those that are there; None: those that are there, or ten of
     the papers'.
     data: what `likewise.data.readers.read` takes, a Dataset, or several, over which ranks are averaged.
-    protocol: a name, a .toml file or a Protocol; None: the one that suits the data.  settings: values of its fields that differ, by name.
+    protocol: a name, a .toml file or a Protocol; None: the one that suits the data and the machine.
+    settings: values of its fields that differ, by name.
     equal: "steps": every method takes as many steps; "time": it trains for as many seconds, those of the protocol or else the time that
     the steps take with the method of median speed. None: the protocol's.
     tune: "rate", the learning rate alone, or "all", every setting of a method; the rates are the same for every method.
     trials, folds, seeds: sets of values that tuning tries (0: no tuning), folds of the training classes that it tries them on (1: half of
     the classes are held out, once), and final trainings. None: what is there, or the protocol's; so with tune.
     sweeps: {"dim": [64, 128]} or {"batch": [...]}: the final trainings again with each of these, and the values chosen without.
-    weights: pretrained weights of the backbone, where the protocol takes any: a file, or a name that `likewise weights` lists.
+    weights: pretrained weights of the backbone, where the protocol takes any: a file, or a name that `likewise weights` lists, which brings
+    its backbone. None: those that the protocol names, if it names any.
     jobs: pieces at once on this machine; None: one a core, or one on a GPU.  device: "cpu", "cuda", or "auto": cuda where there is one.
     ray: "local" or a cluster's address instead of this machine's processes.  gpu_share: the part of a GPU that a training takes there.
     out: the folder; a comparison that is there already goes on, or is only read if it is finished. More seeds or methods than it has are
