@@ -299,7 +299,7 @@ def ledger(
     data: Annotated[str | None, typer.Argument(help="Only looks at the test classes of this folder, table or data set.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable to stdout, and nothing else.")] = False,
 ) -> None:
-    """Show every look at test classes that compare, train, evaluate and Python took."""
+    """Show every look at test classes that compare, train, adapt, evaluate and Python took."""
     with _faults_in_words():
         from likewise.terminal.ledger_command import run_ledger
 

@@ -10,7 +10,7 @@ from likewise.models.whitening import SHRINKAGES
 
 Learns = Literal["nothing", "head", "high", "lora", "all"]
 
-RATES = (1.0, 0.3, 0.1)  # multiples of the protocol's rate that a trained head tries
+RATES = (1.0, 0.3, 3.0)  # multiples of the protocol's rate that a trained head tries
 SHARES = (1.0, 0.75, 0.5)  # of the way from the pretrained to the fine-tuned backbone (WiSE-FT; Wortsman et al., 2022)
 
 
