@@ -27,6 +27,7 @@ Vectors = TypeVar("Vectors", Tensor, npt.NDArray[Any])
 Kind = Literal["within", "pca"]
 
 BLOCK = 4096  # rows in float64 at a time
+PANEL = 256  # columns of a scatter at a time, of which only the upper half is computed
 DEGENERATE = 1e-10  # of the largest eigenvalue: below it nothing varies but the rounding of float32
 SHRINKAGES = (1.0, 0.3, 3.0, 0.1, 10.0, 0.03, 30.0)  # that "auto" tries; the first of equals is taken
 NUM_FOLDS = 4  # of the classes, for "auto"
@@ -101,8 +102,9 @@ class _Rows:
         for part, units in self.blocks():
             away = units - centre(part)
             away = away if chosen is None else away[chosen[part]]
-            total.addmm_(away.T, away)
-        return total
+            for first in range(0, self.dimensions, PANEL):
+                total[first : first + PANEL, first:].addmm_(away[:, first : first + PANEL].T, away[:, first:])
+        return total.triu() + total.triu(1).T
 
 
 class Whitening(nn.Module):
@@ -131,10 +133,10 @@ class Whitening(nn.Module):
             raise ValueError(f"vectors of shape {tuple(vectors.shape)}: this whitening takes (items, {self.in_features})")
         if isinstance(vectors, Tensor):
             return self._whitened(vectors)
-        kind = vectors.dtype if vectors.dtype.kind == "f" else np.dtype(np.float32)
-        result = np.empty((len(vectors), self.width), kind)
+        result = np.empty((len(vectors), self.width), vectors.dtype if vectors.dtype.kind == "f" else np.float32)
+        computed = np.promote_types(result.dtype, np.float32)
         for first in range(0, len(vectors), BLOCK):
-            rows = torch.from_numpy(np.array(vectors[first : first + BLOCK], np.float64)).to(self.matrix.device)
+            rows = torch.from_numpy(np.array(vectors[first : first + BLOCK], computed)).to(self.matrix.device)
             result[first : first + BLOCK] = self._whitened(rows).cpu().numpy()
         return result
 
@@ -294,7 +296,7 @@ def _whole_classes(codes: Tensor, held_out: Tensor) -> Tensor:
 
 def _spectrum(scatter: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues, largest first and not below 0, and eigenvectors as columns, each with its largest entry positive."""
-    values, directions = torch.linalg.eigh((scatter + scatter.T) / 2)
+    values, directions = torch.linalg.eigh(scatter)
     values, directions = values.flip(0).clamp(min=0), directions.flip(1)
     largest = directions.gather(0, directions.abs().argmax(0, keepdim=True))
     return values, directions * largest.sign()
