@@ -17,15 +17,15 @@ import likewise
 from likewise.data.augmentation import Augmentation
 from likewise.models import LEVELS, Embedder, Network, NetworkSpec, Preprocessing, make_backbone, make_network, whiten
 from likewise.models.frozen import on_backbone
-from likewise.models.head_start import started_from_whitening
+from likewise.models.head_start import started_from_features
 
 IMAGES = torch.randn(40, 3, 32, 32, generator=torch.Generator().manual_seed(3))
 VECTORS = torch.randn(50, 9, generator=torch.Generator().manual_seed(4)).exp()
 PREPROCESSING = Preprocessing(32, Augmentation(28, "centre", mean=(0.5, 0.4, 0.3), std=(0.5, 0.6, 0.7)))
 
 
-def started(spec: NetworkSpec, items: Tensor, *, seed: int = 0) -> Network:
-    return started_from_whitening(make_network(spec, seed=seed).eval(), lambda: items.split(16), seed=seed).eval()
+def started(spec: NetworkSpec, items: Tensor, *, power: float = 0.5, seed: int = 0) -> Network:
+    return started_from_features(make_network(spec, seed=seed).eval(), lambda: items.split(16), power=power, seed=seed).eval()
 
 
 @pytest.mark.parametrize("dim", [4, 9, 100])
@@ -38,6 +38,13 @@ def test_a_linear_head_embeds_as_the_whitening_does(dim: int) -> None:
         torch.testing.assert_close(network(items), expected, rtol=0, atol=1e-5)
     lengths = network.members[0](VECTORS)[0].square().sum(1).mean()  # type: ignore[operator]
     torch.testing.assert_close(lengths, torch.tensor(1.0), rtol=1e-4, atol=0)
+
+
+def test_a_linear_head_embeds_as_the_centred_features_do() -> None:
+    network = started(NetworkSpec("identity", in_features=9, dim=9, unit_features=True), VECTORS, power=0.0)
+    units = nn.functional.normalize(VECTORS)
+    centred = nn.functional.normalize(units - units.mean(0))
+    torch.testing.assert_close(network(VECTORS) @ network(VECTORS).T, centred @ centred.T, rtol=0, atol=1e-5)
 
 
 def test_a_layer_norm_head_embeds_as_the_whitening_of_what_it_is_fed() -> None:

@@ -214,16 +214,17 @@ def test_ranks_cannot_end_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("backbone", ["identity", "convnet_small"])
-def test_a_head_starts_as_the_whitening_of_the_training_items_alone(backbone: str) -> None:
+@pytest.mark.parametrize(("start", "power"), [("features", 0.0), ("whitening", 0.5)])
+def test_a_head_starts_as_the_whitening_of_the_training_items_alone(backbone: str, start: Any, power: float) -> None:
     """Before the first step, whatever is held out; images as they are scored."""
-    protocol = replace(HELD_OUT, backbone=backbone, head_start="whitening", dim=6)
+    protocol = replace(HELD_OUT, backbone=backbone, head_start=start, dim=6)
     made = (vectors if backbone == "identity" else pictures)(seed=0)
     others = (vectors if backbone == "identity" else pictures)(classes=4, seed=1)
     found = training(method("raw"), protocol, dataset=made, held_out=others)
     features = make_network(NetworkSpec(backbone, pooling="max", head="none", in_features=found.feed.in_features), seed=0)
     assert_equal_weights(features.members[0].backbone.state_dict(), found.network.members[0].backbone.state_dict())  # type: ignore[operator,union-attr]
     trained_on, held_out = (embed_feed(features, make_feed(data, protocol), protocol, device="cpu") for data in (made, others))
-    whitening = whiten(trained_on, kind="pca", dim=6)
+    whitening = whiten(trained_on, kind="pca", power=power, dim=6)
     for feed, expected in ((found.feed, trained_on), (found.validation, held_out)):
         assert feed is not None
         torch.testing.assert_close(embed_feed(found.network, feed, protocol, device="cpu"), whitening(expected), rtol=0, atol=1e-5)

@@ -45,7 +45,8 @@ def head_in_words(protocol: Protocol) -> dict[str, str]:
     if protocol.head_start == "random":
         return {}
     pulled = ", and is pulled back towards that" if protocol.decay_towards == "start" else ""
-    return {"head": f"starts as the half-whitened PCA of the training items' features{pulled}"}
+    whitened = "half-whitened " if protocol.head_start == "whitening" else ""
+    return {"head": f"starts as the {whitened}PCA of the training items' features{pulled}"}
 
 
 def augmentation_in_words(protocol: Protocol) -> str:

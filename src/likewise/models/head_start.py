@@ -1,4 +1,4 @@
-"""Head start: heads whose projection begins as the half-whitened PCA of what it is fed, instead of as a random matrix."""
+"""Head start: heads whose projection begins as the PCA of what it is fed, whitened or not, instead of as a random matrix."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ STARTABLE = ("linear", "layer_norm", "none")  # heads with nothing random before
 
 
 @torch.no_grad()
-def started_from_whitening(network: Network, inputs: Callable[[], Iterable[Tensor]], *, seed: int) -> Network:
-    """The network with its projections started: a level of a member embeds as `whiten(kind="pca")` of what its projection is fed.
+def started_from_features(network: Network, inputs: Callable[[], Iterable[Tensor]], *, power: float, seed: int) -> Network:
+    """The network with its projections started: a level of a member embeds as `whiten(kind="pca", power=power)` of what its projection is
+    fed: with power 0 as the features themselves, centred; with 1/2 as the half-whitened.
 
     inputs: gives batches of the items that it will be trained on, and of no others, on the network's device; asked once for each level of
     each member. Where these vary in fewer directions than the network has dimensions, it has that many.
@@ -26,13 +27,13 @@ def started_from_whitening(network: Network, inputs: Callable[[], Iterable[Tenso
     spec = network.spec
     if spec.head not in STARTABLE:
         raise ValueError(
-            f"head {spec.head!r} has random layers before its projection and cannot start from a whitening: "
+            f"head {spec.head!r} has random layers before its projection and cannot start from its features: "
             f"--set head.kind=linear, or --set head_start=random"
         )
     if spec.head == "none":
         return network
     if not spec.unit_features:
-        raise ValueError("a network without unit_features cannot start from a whitening, which is of unit vectors: set unit_features=True")
+        raise ValueError("a network without unit_features cannot start from its features, which are of length 1: set unit_features=True")
     whitenings: dict[str, Whitening] = {}
     lengths: dict[str, float] = {}
     for number, member in enumerate(network.members):
@@ -40,7 +41,7 @@ def started_from_whitening(network: Network, inputs: Callable[[], Iterable[Tenso
         for level in spec.levels:
             place = f"members.{number}.heads.{level}.{len(member.heads[level]) - 1}"  # type: ignore[arg-type]
             fed = embed_batches(_Fed(member, level), inputs())
-            whitenings[place] = whiten(fed, kind="pca")
+            whitenings[place] = whiten(fed, kind="pca", power=power)
             lengths[place] = float(((fed - whitenings[place].mean) @ whitenings[place].matrix[:, : spec.dim]).square().sum(1).mean().sqrt())
     dim = min(spec.dim, *(whitening.width for whitening in whitenings.values()))
     state = network.state_dict()

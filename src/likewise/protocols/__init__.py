@@ -44,7 +44,7 @@ class Protocol:
     views: int = 1  # of an image that a frozen backbone sees for training: as tested; mirrored; crops
     frozen_batch_norm: bool = True
     trains: TrainedPart = "all"  # of the backbone; high: its last stage; lora: low-rank adapters, which are merged into it in the end
-    head_start: Literal["random", "whitening"] = "random"  # whitening: the half-whitened PCA of the training items' features
+    head_start: Literal["random", "features", "whitening"] = "random"  # the PCA of the training items' features; half-whitened
     # optimisation
     batch: int = 112  # images a step
     few_classes: FewClasses = "error"  # what to do where a batch needs more classes than there are

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from likewise.methods import Method
 from likewise.models import freeze_batch_norm
-from likewise.models.head_start import started_from_whitening
+from likewise.models.head_start import started_from_features
 from likewise.models.lora import merge_adapters
 from likewise.models.network import NetworkSpec, make_network
 from likewise.protocols import Protocol
@@ -30,6 +30,7 @@ from likewise.training.watchdogs import collapse_warning, divergence, plateau_wa
 
 LOGGED = 50  # rows of the log of a training, about
 ASKED = 10  # steps between two times that ranks ask each other whether to stop
+START_POWERS = {"features": 0.0, "whitening": 0.5}  # of the PCA that a head starts as
 CHOSEN_BY = "MAP@R"  # on held-out training classes
 
 Row = dict[str, float]
@@ -99,8 +100,13 @@ class Training:
         self.weights = weights
         weights = None if protocol.frozen else weights  # which have made the feed
         self.network = make_network(network_spec(method, protocol, feed.in_features), seed=seed, weights=weights).to(self.device)
-        if protocol.head_start == "whitening":
-            self.network = started_from_whitening(self.network, lambda: feed_inputs(self.feed, protocol, device=self.device), seed=seed)
+        if protocol.head_start in START_POWERS:
+            self.network = started_from_features(
+                self.network,
+                lambda: feed_inputs(self.feed, protocol, device=self.device),
+                power=START_POWERS[protocol.head_start],
+                seed=seed,
+            )
             devices.share(self.network.parameters())
         self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as batches are
         if protocol.frozen_batch_norm:
@@ -338,7 +344,7 @@ def network_spec(method: Method, protocol: Protocol, in_features: int | None = N
         num_members=method.ensemble.members,
         in_features=in_features,
         binary=method.head.binary,
-        unit_features=protocol.head_start == "whitening",
+        unit_features=protocol.head_start in START_POWERS,
     )
 
 

@@ -206,8 +206,9 @@ def untrained_notes(method: Method, protocol: Protocol) -> tuple[str, ...]:
         return ()
     if method.head.kind == "none":
         return ("no step was taken: the embeddings are the backbone's features as they are",)
-    if protocol.head_start == "whitening":
-        return ("no step was taken: the embeddings are the backbone's features, whitened",)
+    if protocol.head_start != "random":
+        how = "whitened" if protocol.head_start == "whitening" else "centred"
+        return (f"no step was taken: the embeddings are the backbone's features, {how}",)
     return ("no step was taken: the head is as it was drawn, at random; --set head.kind=none gives the backbone's features themselves",)
 
 
