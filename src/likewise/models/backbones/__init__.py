@@ -15,7 +15,17 @@ from likewise.models.backbones.resnet import EXPANSION, BasicBlock, Bottleneck, 
 from likewise.models.backbones.timm_backbone import TimmBackbone
 from likewise.models.backbones.vectors import MLP, Identity
 
-__all__ = ["BACKBONES", "LEVELS", "Backbone", "Level", "StagedBackbone", "freeze_batch_norm", "freeze_below_high", "make_backbone"]
+__all__ = [
+    "BACKBONES",
+    "LEVELS",
+    "Backbone",
+    "Level",
+    "StagedBackbone",
+    "freeze_batch_norm",
+    "freeze_below_high",
+    "make_backbone",
+    "takes_vectors",
+]
 
 # A backbone of vectors is made with their length, in_features; one of images without any.
 BACKBONES: dict[str, Callable[..., Backbone]] = {
@@ -37,12 +47,12 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
 def make_backbone(name: str, *, in_features: int | None = None) -> Backbone:
     """The backbone of that name, or of timm with "timm:NAME". `in_features`: the length of the vectors, where the input is vectors."""
     make = partial(TimmBackbone, name.removeprefix("timm:")) if name.startswith("timm:") else _registered(name)
-    if _takes_vectors(make):
+    if _is_of_vectors(make):
         if in_features is None or in_features < 1:
             raise ValueError(f"backbone {name!r} with in_features={in_features}: it takes vectors; give their length as in_features")
         backbone = make(in_features=in_features)
     elif in_features is not None:
-        of_vectors = [other for other, entry in BACKBONES.items() if _takes_vectors(entry)]
+        of_vectors = [other for other in BACKBONES if takes_vectors(other)]
         hint = f"leave in_features out, or take one of {', '.join(of_vectors)}"
         raise ValueError(f"backbone {name!r} with in_features={in_features}: it takes images, not vectors; {hint}")
     else:
@@ -62,5 +72,10 @@ def _registered(name: str) -> Callable[..., Backbone]:
         raise ValueError(f"{fault} (one of your own is added first: likewise.models.BACKBONES[{name!r}] = its class)") from fault
 
 
-def _takes_vectors(make: Callable[..., Backbone]) -> bool:
+def takes_vectors(name: str) -> bool:
+    """Whether the backbone of this name is one of vectors, not of images."""
+    return _is_of_vectors(BACKBONES[name])
+
+
+def _is_of_vectors(make: Callable[..., Backbone]) -> bool:
     return "in_features" in inspect.signature(make).parameters
