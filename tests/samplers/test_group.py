@@ -181,6 +181,38 @@ def test_what_cannot_be_is_refused_in_words(sizes: list[int], settings: dict[str
         Group(labels_of(*sizes), **settings)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "settings", "size"),
+    [
+        ([2] * 34, {}, 68),  # all of them
+        ([3] * 40, {}, 120),
+        ([2] * 34, {"balance": "image"}, 68),
+        ([5] * 34, {"balance": "image"}, 68),  # visits of two and three
+        ([2] * 34, {"short": "repeat"}, 128),
+        ([2] * 70, {}, 128),
+        ([9] * 4, {}, 128),  # few classes: more images of each, repeated
+    ],
+)
+def test_a_batch_of_what_there_is(sizes: list[int], settings: dict[str, Any], size: int) -> None:
+    """Many classes of few images make a smaller batch, under a protocol for whatever data there is."""
+    labels = labels_of(*sizes)
+    sampler = Group.for_batch(labels, 128, {"num_images": 4, **settings}, few_classes="more_images")
+    for batch in sampler:
+        assert len(batch) == size
+        if len(sizes) > 4 and settings.get("short") != "repeat":
+            assert len(set(batch)) == size
+
+
+def test_too_few_images_name_the_batch_that_fits() -> None:
+    labels = labels_of(*[2] * 34)
+    with pytest.raises(
+        ValueError, match=r"32 classes x 4 images, but the 34 training classes have 68 for it: --set batch=68 fits, or --set few"
+    ):
+        Group.for_batch(labels, 128, {"num_images": 4})
+    assert all(len(batch) == 68 for batch in Group.for_batch(labels, 68, {"num_images": 4}))
+    assert all(len(batch) == 8 for batch in Group.for_batch(labels_of(2, 2), 8, {"num_images": 4}, few_classes="more_images"))
+
+
 def test_as_many_classes_as_the_batch_needs_are_enough() -> None:
     labels = labels_of(*[3] * 6)
     assert all(len(batch) == 18 for batch in Group(labels, num_classes=6, num_images=3))

@@ -16,7 +16,7 @@ from likewise.training.train import train
 from .tiny import PROTOCOL, vectors
 
 LITTLE: dict[str, Any] = {"protocol": PROTOCOL, "settings": {"backbone": "identity", "batch": 64}, "device": "cpu"}
-BATCH = "a batch of 64 images is more than the 12 there are to train on: each comes up several times a step; --set batch=12 or less"
+BATCH = "a batch of 64 images is more than the 12 there are to train on: every step takes all of them"
 SMALL = "4 of 4 training classes have fewer than 4 images: little to learn from"
 FEW = "4 test classes are few: each is about 25 % of the scores, which say little about other classes; take at least 10"
 

@@ -67,7 +67,11 @@ class Group(BatchSampler):
 
     @classmethod
     def for_batch(cls, labels: Labels, batch: int, settings: Mapping[str, Any], *, few_classes: FewClasses = "error") -> Group:
-        """As many classes as the batch holds. Where there are too few, few_classes="more_images" fills it with what they have."""
+        """As many classes as the batch holds.
+
+        Where there are too few, few_classes="more_images" fills it with more images of each; where the classes are enough but have too few
+        images, it makes a smaller batch, of all that they have.
+        """
         per_class, needed = cls.images_of_a_class(settings)
         num_classes = batch // per_class
         if num_classes < 2:
@@ -76,15 +80,23 @@ class Group(BatchSampler):
                 f"batch={batch}: a batch of {batch} images is too small for two classes x {per_class} images, and nothing is told apart "
                 f"within one class: --set batch={2 * per_class} or more{fewer}"
             )
-        available = int((np.unique(whole_labels(labels), return_counts=True)[1] >= needed).sum())
-        if num_classes > available:
-            if few_classes == "error" or available < 2:
-                raise ValueError(
-                    f"a batch of {batch} images is {num_classes} classes x {per_class} images, but only {available} training classes "
-                    f"have enough images: --set batch={max(available, 2) * per_class} fits, or --set few_classes=more_images"
-                )
+        sizes = np.unique(whole_labels(labels), return_counts=True)[1]
+        sizes = sizes[sizes >= needed]
+        available = len(sizes)
+        short, balance = settings.get("short", "fill"), settings.get("balance", "class")
+        supply = sum(min(visit_sizes(size, num_images=per_class, short=short, balance=balance)) for size in sizes.tolist())
+        if num_classes <= available and num_classes * per_class <= supply:
+            return cls(labels, num_classes=num_classes, **settings)
+        if few_classes == "error" or available < 2:
+            asked = f"a batch of {batch} images is {num_classes} classes x {per_class} images"
+            has = f"only {available} training classes have enough images"
+            if num_classes <= available:
+                has = f"the {available} training classes have {supply} for it"
+            fits = max(min(available * per_class, supply // per_class * per_class), 2 * per_class)
+            raise ValueError(f"{asked}, but {has}: --set batch={fits} fits, or --set few_classes=more_images")
+        if num_classes > available or supply < 2 * per_class:
             return cls._of_few_classes(labels, batch, available, settings)
-        return cls(labels, num_classes=num_classes, **settings)
+        return cls(labels, num_classes=supply // per_class, **settings)
 
     @classmethod
     def images_of_a_class(cls, settings: Mapping[str, Any]) -> tuple[int, int]:
@@ -163,14 +175,7 @@ class Group(BatchSampler):
             )
 
     def _visit_sizes(self, num_members: int) -> list[int]:
-        """How many images a class gives at each of its visits in a round."""
-        if self.balance == "class":
-            return [self.num_images if self.short == "repeat" else min(self.num_images, num_members)]
-        visits = -(-num_members // self.num_images)
-        if self.short == "repeat":
-            return [self.num_images] * visits
-        least = min(2, num_members, self.num_images)
-        return [max(least, num_members * (i + 1) // visits - num_members * i // visits) for i in range(visits)]
+        return visit_sizes(num_members, num_images=self.num_images, short=self.short, balance=self.balance)
 
     def batches(self, order: Order) -> Iterator[Runs]:
         rounds: dict[int, Rounds] = {}
@@ -215,3 +220,14 @@ class Group(BatchSampler):
             if name not in without:
                 visits.extend((place, name, sizes[i]) for place, i in zip(places, order.shuffled(len(sizes)), strict=True))
         return [(name, size) for _, name, size in sorted(visits)]
+
+
+def visit_sizes(num_members: int, *, num_images: int, short: Short, balance: Balance) -> list[int]:
+    """How many images a class of so many gives at each of its visits in a round."""
+    if balance == "class":
+        return [num_images if short == "repeat" else min(num_images, num_members)]
+    visits = -(-num_members // num_images)
+    if short == "repeat":
+        return [num_images] * visits
+    least = min(2, num_members, num_images)
+    return [max(least, num_members * (i + 1) // visits - num_members * i // visits) for i in range(visits)]

@@ -16,8 +16,8 @@ def training_notes(labels: Int64s, *, batch: int) -> list[str]:
     notes = []
     if batch > len(labels):
         notes.append(
-            f"a batch of {batch:,} images is more than the {len(labels):,} there are to train on: each comes up several times a step; "
-            f"--set batch={len(labels)} or less costs less time"
+            f"a batch of {batch:,} images is more than the {len(labels):,} there are to train on: every step takes all of them, some "
+            "perhaps several times"
         )
     sizes = np.unique(labels, return_counts=True)[1]
     small = int((sizes < FEW_IMAGES).sum())
