@@ -7,6 +7,7 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from typing import Literal
 
 PACKAGES = ("likewise", "torch", "numpy", "scipy", "scikit-learn", "lightning-fabric", "safetensors", "optuna")
 
@@ -52,3 +53,8 @@ def checked_device(name: str) -> str:
     if name == "cpu" or (name.split(":")[0] == "cuda" and torch.cuda.is_available()):
         return name
     raise ValueError(f"device is {name!r}: expected cpu, auto, or cuda where there is a GPU")
+
+
+def device_kind(name: str) -> Literal["cpu", "cuda"]:
+    """What kind of device it is, whichever of several."""
+    return "cuda" if checked_device(name).startswith("cuda") else "cpu"

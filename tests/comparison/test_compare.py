@@ -284,6 +284,7 @@ def test_tuning_that_fails_leaves_the_values_of_the_file_and_a_note(tmp_path: Pa
     contrastive, failed = found.methods[:2]
     assert contrastive.settings
     assert failed.settings == {}
+    assert failed.apart == "not tuned"
     assert [trial.state for trial in failed.trials] == ["failed", "failed"]
     assert any(note.startswith("Hungry: tuning failed with every set of values") and "classes" in note for note in found.notes)
     with pytest.raises(ValueError, match=r"8 training classes and a fold of tuning has fewer of them: .*batch"):

@@ -18,6 +18,7 @@ from likewise.comparison.results import ComparisonResults
 from likewise.comparison.workshop import Context, Workshop
 from likewise.methods import load_method
 from likewise.models.embedder import Embedder
+from likewise.reports.comparison_report import compare
 from likewise.reports.sentences import look_in_words
 
 from .tiny import DATA, openings_of, tiny_compare, tiny_protocol
@@ -212,3 +213,16 @@ def test_methods_after_a_plus() -> None:
     assert methods_of(["+circle"], "quick")[-1].name == "circle"
     with pytest.raises(ValueError, match=r"raw and \+circle: give all of them after a \+"):
         methods_of(["raw", "+circle"], "quick")
+
+
+def test_what_is_finished_is_read_on_a_machine_without_its_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {"data": DATA, "protocol": tiny_protocol(), "out": tmp_path / "out", "jobs": 1, "report": False, **SMALL}
+    with monkeypatch.context() as elsewhere:
+        for module in ("request", "compare"):
+            elsewhere.setattr(f"likewise.comparison.{module}.device_kind", lambda name: "cuda")
+        there = compare(**asked, seeds=1, device="cpu")
+    assert scores_of(compare(**asked, seeds=1)) == scores_of(there)
+    with pytest.raises(ValueError, match="device is 'cuda' there and 'cpu' here"):
+        compare(**asked, seeds=1, device="cpu")
+    with pytest.raises(ValueError, match="was begun on cuda and this is cpu"):
+        compare(**asked, seeds=2)

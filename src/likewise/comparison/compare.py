@@ -26,7 +26,7 @@ from likewise.comparison.workshop import Context, Stopwatch, load_network
 from likewise.configuration import as_table, with_settings
 from likewise.data.dataset import Dataset
 from likewise.data.ledger import CountedLook
-from likewise.environment import checked_device, num_cores
+from likewise.environment import checked_device, device_kind, num_cores
 from likewise.models.bundle import DESCRIPTION
 from likewise.models.embedder import Embedder
 from likewise.progress import ProgressCallback
@@ -72,6 +72,11 @@ def run_comparison(
             weights = None if weights is None else weights.absolute()
             context = Context(progress.plan, datasets, path, weights, device, folder.comparison)
         if not progress.is_complete:
+            if progress.plan.device != device_kind(device):
+                raise ValueError(
+                    f"the comparison in {path} was begun on {progress.plan.device} and this is {device}, whose scores do not compare: go "
+                    "on there; a finished one can be read anywhere"
+                )
             store.forget_failures()
             on_progress(progress)
             if progress.plan.protocol.frozen and request.ray in (None, LOCAL):  # machines elsewhere compute their own

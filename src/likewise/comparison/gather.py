@@ -166,7 +166,8 @@ class Gatherer:
         queries[method.name] = [PerQuery.from_bytes(result.arrays) for result in scored if result.arrays is not None]
         self.notes += [f"{data}: {note}" for note in scored[0].facts["notes"]]
         chosen = self.progress.choice(data, method.name)
-        if chosen is None and method.name in self.plan.sets:
+        untuned = chosen is None and method.name in self.plan.sets
+        if untuned:
             self.notes.append(
                 f"{method.title}: tuning failed with every set of values, so it has those of its file: {self._tuning_fault(data, method)}"
             )
@@ -179,7 +180,7 @@ class Gatherer:
             name=method.name,
             title=f"{method.title} ({width:,}-d)" if seedless and width != self.plan.protocol.dim else method.title,
             dataset=data,
-            apart=why_apart(method, self.plan.at_point(point), width),
+            apart=", ".join(filter(None, (why_apart(method, self.plan.at_point(point), width), "not tuned" if untuned else ""))),
             dim=width,
             settings=settings,
             defaults={name: at(method, name) for name in settings},

@@ -19,7 +19,7 @@ from likewise.configuration import Choice, Uniform, divided, with_settings
 from likewise.data.dataset import Dataset, Features
 from likewise.data.readers import read
 from likewise.data.splits import SPLIT_SEED, Fold, Split, split
-from likewise.environment import checked_device
+from likewise.environment import device_kind
 from likewise.files import file_digest
 from likewise.methods import METHODS, Method, load_method
 from likewise.protocols import Equal, Protocol, Tune, load_protocol
@@ -233,7 +233,7 @@ def make_plan(
         seeds=usual.seeds if request.seeds is None else request.seeds,
         sweeps={name: tuple(values) for name, values in request.sweeps.items()},
         weights="" if weights is None else file_digest(weights),
-        device="cuda" if checked_device(request.device).startswith("cuda") else "cpu",
+        device=there.device if there is not None and request.device == "auto" else device_kind(request.device),
         sets={method.name: draw_sets(method, trials=trials, tune=tune, pretrained=fine_tunes) for method in searched} if trials else {},
         notes=(*told, *of_choice, *left_out, *untuned, *of_size),
     )

@@ -197,7 +197,8 @@ def tuning_in_words(results: ComparisonResults) -> str:
 def time_in_words(results: ComparisonResults) -> str:
     """By the clock, and the work of all jobs together: "13.1 min by the clock, in which 2 jobs did 24.7 min of work". Waiting is none."""
     work = sum(seconds for kind, seconds in results.time_spent.items() if kind != "waiting")
-    jobs = count_of(results.jobs, "job", "jobs side by side")
+    by_others = work > (results.jobs + 1) * results.elapsed  # this process only read what others had done
+    jobs = "several jobs" if by_others else count_of(results.jobs, "job", "jobs side by side")
     return f"{seconds_in_words(results.elapsed)} by the clock, in which {jobs} did {seconds_in_words(work)} of work"
 
 
