@@ -274,6 +274,26 @@ def evaluate(
 
 
 @app.command()
+def calibrate(
+    model: Annotated[str, typer.Argument(help="A run's folder, a saved embedder, or a name that `likewise weights` lists.")],
+    data: Annotated[
+        str, typer.Argument(help="Items of classes that MODEL was not trained on: a folder, a table, a data set, vectors.npz.")
+    ],
+    false_accepts: Annotated[float, typer.Option(help="The share of pairs of different classes that may pass for one.")] = 0.01,
+    confidence: Annotated[float, typer.Option(help="How sure the promise is to be.")] = 0.95,
+    out: Annotated[Path | None, typer.Option(help="With the name of weights: the folder for the embedder.")] = None,
+    page: Annotated[Path | None, typer.Option(help="Where the page with the curves goes; else calibration.html beside the model.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable to stdout, and nothing else.")] = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+) -> None:
+    """Find out what the similarities of MODEL mean: thresholds with a bound for classes never seen, and probabilities."""
+    with _faults_in_words():
+        from likewise.terminal.calibrate_command import run_calibrate
+
+        run_calibrate(model, data, false_accepts=false_accepts, confidence=confidence, out=out, page=page, as_json=as_json, device=device)
+
+
+@app.command()
 def doctor(
     data: Annotated[str, typer.Argument(help="A folder of class folders, a table, a data set such as cub:/path, or glyphs.")],
     out: Annotated[Path | None, typer.Option(help="Write report.json and contact_sheet.png into this folder.")] = None,

@@ -233,13 +233,14 @@ def test_the_curve_runs_from_all_to_nothing(calibrated):
 
 def test_too_few_classes_are_told(calibrated):
     words = " ".join(calibrated.words)
-    assert f"two items of different classes reach {calibrated.same.value:.3f} in at most 8 % of cases, for classes never seen" in words
+    assert words.startswith(f"from a similarity of {calibrated.same.value:.3f} on, two items pass for one class: ")
+    assert "of pairs of different classes at most 8 %, for classes never seen and with 95 % confidence" in words
     few = likewise.calibrate(*made(30, seed=8))
     assert not few.same.is_promised
     assert few.same.observed < 0.01
     assert [promise.rate for promise in few.promises] == [0.2]
-    assert "what 30 classes can promise: at most 20.0 % from" in few.words[1]
-    assert "probably in at most 1 % elsewhere (a promise takes 612 classes and there are 30)" in few.words[0]
+    assert "what 30 classes can promise: at most 20 % from" in few.words[1]
+    assert "probably at most 1 % elsewhere (a promise takes 612 classes and there are 30)" in few.words[0]
     assert "(a promise takes 306 classes and there are 15)" in few.words[2]
     assert any("5 classes are few" in sentence for sentence in likewise.calibrate(*made(5, seed=8)).words)
     two = likewise.calibrate(*made(2, seed=8))
@@ -258,7 +259,7 @@ def test_saved_and_read(calibrated):
     table = json.loads(calibrated.to_json())
     for text, words in {
         "{": "not JSON",
-        json.dumps(table | {"version": 99}): "no version 1",
+        json.dumps(table | {"version": 99}): "not of version 1",
         json.dumps(table | {"same": "high"}): "same",
         json.dumps(table | {"colour": 1}): "colour",
     }.items():

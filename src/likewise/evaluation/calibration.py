@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -73,44 +74,51 @@ class Calibration:
         """What is promised and what is not, in sentences."""
         same, known = self.same, self.known
         sentences = [
-            f"two items of different classes reach {same.value:.3f} {self._how_often(same, 2, self.num_classes)}; "
-            f"{_percent(same.kept.estimate)} of the pairs of one class do"
+            f"from a similarity of {same.value:.3f} on, two items pass for one class: {_percent(same.kept.estimate)} of the pairs of one "
+            f"class do, and of pairs of different classes {self._how_often(same, 2, self.num_classes)}"
         ]
         if not same.is_promised and self.promises:
             least = self.promises[0]
             sentences.append(f"what {self.num_classes:,} classes can promise: at most {_percent(least.rate)} from {least.value:.3f} on")
         if known is not None:
             sentences.append(
-                f"an item whose class a gallery of {self.num_known_items:,} does not hold reaches {known.value:.3f} with its nearest there "
-                f"{self._how_often(known, 1, self.num_unknown_classes)}; {_percent(known.kept.estimate)} of those whose class it holds do"
+                f"from {known.value:.3f} on with its nearest in a gallery of {self.num_known_items:,}, an item passes for known: "
+                f"{_percent(known.kept.estimate)} of those whose class is there do, and of all others "
+                f"{self._how_often(known, 1, self.num_unknown_classes)}"
             )
         if self.num_classes < FEW:
             sentences.append(f"{count_of(self.num_classes, 'class', 'classes')} are few, even for estimates: take at least {FEW}")
         return tuple(sentences)
 
     def _how_often(self, threshold: Threshold, classes_of_a_unit: int, num_classes: int) -> str:
-        most = f"in at most {_percent(threshold.rate)} of cases, for classes never seen and with {_percent(self.confidence)} confidence"
         if threshold.is_promised:
-            return most
+            return f"at most {_percent(threshold.rate)}, for classes never seen and with {_percent(self.confidence)} confidence"
         takes = classes_of_a_unit * least_units(threshold.rate, self.confidence)
         lacking = f"a promise takes {takes:,} classes and there are {num_classes:,}"
         if num_classes >= takes:
             lacking = "there is no promise, as too many items of different classes are as good as equal"
-        return f"in {_percent(threshold.observed)} of cases here, and probably in at most {_percent(threshold.rate)} elsewhere ({lacking})"
+        return f"{_percent(threshold.observed)} here and probably at most {_percent(threshold.rate)} elsewhere ({lacking})"
+
+    def as_table(self) -> dict[str, Any]:
+        """Numbers, strings, lists and dicts, as JSON has them."""
+        return asdict(self)
+
+    @staticmethod
+    def from_stored(table: Any) -> Calibration:
+        """What `as_table` gave; a ValueError says what is wrong with anything else."""
+        if not isinstance(table, dict) or table.get("version") != FORMAT:
+            raise ValueError(f"the calibration is not of version {FORMAT}, which this version of likewise reads: calibrate again")
+        return from_table(Calibration, table, where="the calibration")
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1, allow_nan=False)
+        return json.dumps(self.as_table(), indent=1, allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> Calibration:
-        """What `to_json` wrote; a ValueError says what is wrong with anything else."""
         try:
-            table = json.loads(text)
+            return Calibration.from_stored(json.loads(text))
         except json.JSONDecodeError as fault:
             raise ValueError(f"the calibration is not JSON ({fault}): calibrate again") from fault
-        if not isinstance(table, dict) or table.get("version") != FORMAT:
-            raise ValueError(f"the calibration is no version {FORMAT}: calibrate again")
-        return from_table(Calibration, table, where="the calibration")
 
 
 def calibrate(
@@ -279,4 +287,4 @@ def _unit_vectors(embeddings: Embeddings, codes: Indices, name: str) -> Vectors:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.1f} %"
+    return f"{100 * share:.3g} %"

@@ -1,4 +1,5 @@
-"""Bundle: a folder with an embedder's weights (model.safetensors) and all else about it (embedder.json). No pickle.
+"""Bundle: a folder with an embedder's weights (model.safetensors), all else about it (embedder.json) and, where it was calibrated, what its
+similarities mean (calibration.json). No pickle.
 
 Written under another name and renamed when complete. Where a bundle is replaced, the old one is renamed away just before: a power cut
 between the two leaves both, under names that begin as the folder's does.
@@ -11,7 +12,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch import Tensor
 from likewise.files import file_digest, flush_folder, write_whole
 
 FORMAT_VERSION = 1
-DESCRIPTION, WEIGHTS = "embedder.json", "model.safetensors"
+DESCRIPTION, WEIGHTS, CALIBRATION = "embedder.json", "model.safetensors", "calibration.json"
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,17 @@ class Bundle:
     spec: dict[str, Any]
     preprocessing: dict[str, Any] | None
     card: dict[str, Any]
+    calibration: dict[str, Any] | None = None
 
 
 def write_bundle(
-    folder: Path, state: Mapping[str, Tensor], *, spec: dict[str, Any], preprocessing: dict[str, Any] | None, card: dict[str, Any]
+    folder: Path,
+    state: Mapping[str, Tensor],
+    *,
+    spec: dict[str, Any],
+    preprocessing: dict[str, Any] | None,
+    card: dict[str, Any],
+    calibration: dict[str, Any] | None = None,
 ) -> None:
     """Writes the folder, or replaces the bundle that is there; a folder with anything else in it is refused."""
     if folder.exists() and not (folder / DESCRIPTION).is_file() and (not folder.is_dir() or any(folder.iterdir())):
@@ -50,6 +58,8 @@ def write_bundle(
         write_whole(unfinished / WEIGHTS, save({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}))
         text = json.dumps({**description, "sha256": file_digest(unfinished / WEIGHTS)}, indent=2)
         write_whole(unfinished / DESCRIPTION, f"{text}\n".encode())
+        if calibration is not None:
+            write_calibration(unfinished, calibration)
         if folder.exists():
             os.replace(folder, replaced)
         os.replace(unfinished, folder)
@@ -59,13 +69,28 @@ def write_bundle(
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def read_bundle(folder: Path) -> Bundle:
-    """The bundle in the folder, or in its subfolder `embedder` (a run's); a ValueError says what is not as it was written."""
+def write_calibration(folder: Path, calibration: dict[str, Any]) -> Path:
+    """Writes the calibration of the bundle in the folder, with the digest of the weights that it is of, and gives the file."""
+    home = bundle_home(folder)
+    digest = json.loads((home / DESCRIPTION).read_text(encoding="utf-8"))["sha256"]
+    text = json.dumps({"sha256": digest, "calibration": calibration}, indent=1, allow_nan=False)
+    write_whole(home / CALIBRATION, f"{text}\n".encode())
+    return home / CALIBRATION
+
+
+def bundle_home(folder: Path) -> Path:
+    """The folder itself, or its subfolder `embedder` (a run's)."""
     home = next((place for place in (folder, folder / "embedder") if (place / DESCRIPTION).is_file()), None)
     if home is None:
         raise ValueError(
             f"{folder} holds no embedder: expected {DESCRIPTION} there or in {folder / 'embedder'}; give a run or a saved model"
         )
+    return home
+
+
+def read_bundle(folder: Path) -> Bundle:
+    """The bundle in the folder, or in its subfolder `embedder` (a run's); a ValueError says what is not as it was written."""
+    home = bundle_home(folder)
     try:
         description = json.loads((home / DESCRIPTION).read_text(encoding="utf-8"))
         version = description["format"]
@@ -80,4 +105,17 @@ def read_bundle(folder: Path) -> Bundle:
         raise ValueError(f"{bundle.weights} is missing: copy the whole folder")
     if file_digest(bundle.weights) != digest:
         raise ValueError(f"{bundle.weights} differs from its checksum: it is damaged, or of another model; copy the whole folder again")
-    return bundle
+    return replace(bundle, calibration=_read_calibration(home / CALIBRATION, digest))
+
+
+def _read_calibration(path: Path, digest: str) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        is_of_this, calibration = stored["sha256"] == digest, stored["calibration"]
+    except (ValueError, KeyError, TypeError) as fault:
+        raise ValueError(f"{path} is damaged ({fault!r}): calibrate again, or delete it") from fault
+    if not is_of_this:
+        raise ValueError(f"{path} is of another model: calibrate again, or delete it")
+    return dict(calibration)

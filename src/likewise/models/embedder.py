@@ -19,6 +19,7 @@ from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features, Files, Pixels
 from likewise.data.packed import PackedImages, Problem
 from likewise.evaluation.binary import pack_bits
+from likewise.evaluation.calibration import Calibration
 from likewise.models.backbones import Level
 from likewise.models.bundle import read_bundle, write_bundle
 from likewise.models.embedding import embed_batches, embedded, evaluating, packed_inputs, tensor_inputs
@@ -54,12 +55,15 @@ class Preprocessing:
 
 @dataclass(eq=False)
 class Embedder:
-    """A network with its preprocessing (None: it takes vectors) and a card that says where it comes from."""
+    """A network with its preprocessing (None: it takes vectors), a card that says where it comes from and, if it was calibrated (see
+    likewise.calibrate), what its similarities mean.
+    """
 
     network: Network
     preprocessing: Preprocessing | None
     card: dict[str, Any] = field(default_factory=dict)
     device: torch.device | str = "cpu"
+    calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
         if (self.preprocessing is None) != (self.network.spec.in_features is not None):
@@ -68,9 +72,17 @@ class Embedder:
         self.network.to(self.device)
 
     def save(self, folder: str | Path) -> None:
-        """Writes model.safetensors and embedder.json; an embedder that is there is replaced, anything else is refused."""
-        preprocessing = None if self.preprocessing is None else asdict(self.preprocessing)
-        write_bundle(Path(folder), self.network.state_dict(), spec=asdict(self.network.spec), preprocessing=preprocessing, card=self.card)
+        """Writes model.safetensors, embedder.json and, if it was calibrated, calibration.json; an embedder that is there is replaced,
+        anything else is refused.
+        """
+        write_bundle(
+            Path(folder),
+            self.network.state_dict(),
+            spec=asdict(self.network.spec),
+            preprocessing=None if self.preprocessing is None else asdict(self.preprocessing),
+            card=self.card,
+            calibration=None if self.calibration is None else self.calibration.as_table(),
+        )
 
     @classmethod
     def load(cls, folder: str | Path, device: torch.device | str = "cpu") -> Self:
@@ -84,7 +96,8 @@ class Embedder:
             raise ValueError(f"{folder}: its description does not fit this version of likewise ({fault}): update likewise") from fault
         network = make_network(spec, seed=0)
         load_weights(network, bundle.weights)
-        return cls(network.eval(), preprocessing, bundle.card, device)
+        calibration = None if bundle.calibration is None else Calibration.from_stored(bundle.calibration)
+        return cls(network.eval(), preprocessing, bundle.card, device, calibration)
 
     @classmethod
     def pretrained(cls, name: str, pooling: str | None = None, device: torch.device | str = "cpu") -> Self:
@@ -101,8 +114,8 @@ class Embedder:
         return cls(network, Preprocessing(weights.side, AUGMENTATIONS[weights.augmentation]), card, device)
 
     def with_whitening(self, whitening: Whitening) -> Embedder:
-        """An embedder of its own that ends in this whitening (see likewise.whiten), which is saved with it."""
-        return replace(self, network=self.network.with_whitening(whitening), card=dict(self.card))
+        """An embedder of its own that ends in this whitening (see likewise.whiten), which is saved with it. It is not calibrated."""
+        return replace(self, network=self.network.with_whitening(whitening), card=dict(self.card), calibration=None)
 
     def embed(
         self,

@@ -95,16 +95,19 @@ def report_page(shared: Shared) -> str:
             _section("tuning", "What was tuned", tuned_section(board, results), _tuning_charts(shared, board, number), of=board.dataset)
         )
     sections += _closing_sections(shared)
-    page = _file("page.html")
-    parts = {
-        "title": escape(results.title),
-        "style": _file("page.css"),
-        "sprites": "\n".join(sprites),
-        "body": _body(results, boards, sections),
-        "data": data_island("data", {"items": data}),
-        "script": _file("page.js"),
-    }
-    before, *pieces = page.split("{{")  # all at once: what one part holds is never taken for the place of another
+    return framed(
+        results.title,
+        _body(results, boards, sections),
+        data_island("data", {"items": data}),
+        sprites="\n".join(sprites),
+        script=_file("page.js"),
+    )
+
+
+def framed(title: str, body: Markup, data: Markup, *, sprites: str = "", script: str = "") -> str:
+    """A whole page: its body in the frame and the style that all pages share."""
+    parts = {"title": escape(title), "style": _file("page.css"), "sprites": sprites, "body": body, "data": data, "script": script}
+    before, *pieces = _file("page.html").split("{{")  # all at once: what one part holds is never taken for the place of another
     for piece in pieces:
         name, _, rest = piece.partition("}}")
         before += parts[name] + rest
