@@ -216,7 +216,7 @@ def compare(
 
 @app.command()
 def embed(
-    run: Annotated[Path, typer.Argument(help="A run's folder, or a saved embedder.")],
+    run: Annotated[Path, typer.Argument(help="A run's folder, a saved embedder, or a name that `likewise weights` lists.")],
     data: Annotated[
         list[str], typer.Argument(help="Images, with classes or without: files, folders, lists of paths (.txt, .csv), data sets.")
     ],

@@ -176,3 +176,21 @@ def test_training_and_comparing_say_how_to_arrange_classes(flat: Path, tmp_path:
             assert "/CLASS/image.jpg" in said
             assert "`likewise embed` takes them as they are" in said
     assert not (tmp_path / "run").exists()
+
+
+def test_a_name_of_weights_embeds_without_training(model: Path, flat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless there is a folder of that name."""
+    asked: list[str] = []
+
+    def pretrained(name: str, *, device: str) -> Embedder:
+        asked.append(name)
+        return Embedder.load(model, device=device)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Embedder, "pretrained", pretrained)
+    run("embed", "efficientnet_lite0", flat, "-o", "out.npz")
+    assert asked == ["efficientnet_lite0"]
+    assert written(tmp_path / "out.npz")["embeddings"].shape == (3, 4)
+    model.rename(tmp_path / "efficientnet_lite0")
+    run("embed", "efficientnet_lite0", flat, "-o", "again.npz")
+    assert len(asked) == 1

@@ -19,6 +19,7 @@ from likewise.evaluation.embedding_file import EmbeddingFile, PartName
 from likewise.files import write_whole
 from likewise.models.backbones import Level
 from likewise.models.embedder import Embedder
+from likewise.models.pretrained import WEIGHTS
 from likewise.progress import ProgressCallback
 from likewise.training.run_folder import RunFolder
 from likewise.training.train import PURPOSE, decision
@@ -75,14 +76,15 @@ def write_embeddings(
     on_note: OnNote | None = None,
 ) -> tuple[int, int]:
     """Every item of DATA, one or several specs, as a row of a file: its embedding and name, its label where that is known, and, where the
-    run was trained on these data, its part (`split`).
+    run was trained on these data, its part (`split`). run: also a name of `likewise weights`, for features without training.
 
     What only some items have is empty for the others. Gives the file's rows and their width. on_note: is told of images that were left
     out, and of data that is not the run's.
     """
     if out.suffix not in _WRITERS:
         raise ValueError(f"{out} ends in {out.suffix or 'nothing'!r}: expected {' or '.join(_WRITERS)}")
-    embedder = Embedder.load(run, device=device)
+    is_name = not run.exists() and str(run) in WEIGHTS
+    embedder = Embedder.pretrained(str(run), device=device) if is_name else Embedder.load(run, device=device)
     embedded, columns = [], []
     for dataset in read_to_embed([data] if isinstance(data, str) else data):
         if on_note is not None and isinstance(dataset.items, Files):
