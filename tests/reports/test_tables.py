@@ -8,6 +8,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -15,6 +16,7 @@ from likewise.comparison.gather import look_number
 from likewise.comparison.plan import Extension
 from likewise.comparison.results import ComparisonResults, Estimate, MethodResult
 from likewise.data.ledger import CountedLook, Look
+from likewise.evaluation.verdict import verdict
 from likewise.reports.charts import rank_groups
 from likewise.reports.conditions_html import origin_section, time_section
 from likewise.reports.differences_html import differences, signed
@@ -284,6 +286,16 @@ def test_more_seeds_are_not_asked_for_where_classes_are_what_is_few(tmp_path: Pa
     board = results.board("glyphs")
     assert "within noise" in {method.standing for method in board.equal}
     assert command_to_go_on(results, board) == ""
+
+
+def test_more_seeds_that_tell_no_smaller_lead_are_said_to(usual: ComparisonResults) -> None:
+    """The next look is judged more strictly, which costs more than seeds gain where they hardly differ."""
+    board, random = usual.board("glyphs"), np.random.default_rng(0)
+    scores = {m.name: random.normal(0.5, 0.1, (1, 12)) + random.normal(0, 1e-4, (3, 12)) for m in board.equal}
+    found = verdict(scores)
+    assert found.next_look.detectable(10) > found.detectable(3)
+    told = f"At this noise 3 seeds a method tell a lead of {100 * found.detectable(3):.1f} points; 10 would tell no smaller one"
+    assert power_in_words(replace(board, verdict=found)).startswith(told)
 
 
 def test_the_page_shows_every_difference(usual: ComparisonResults) -> None:

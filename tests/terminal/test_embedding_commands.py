@@ -50,7 +50,7 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_image_that_is_left_out_is_named(model: Path, images: Path, tmp_path: Path) -> None:
     told = run("embed", model, images, "-o", tmp_path / "vectors.npz")
     assert told.stdout == f"4 embeddings of 4 numbers: {tmp_path / 'vectors.npz'}\n"
-    note = "note: images: 1 images could not be decoded and were left out, the first: "
+    note = "note: images: 1 image could not be decoded and was left out: "
     assert told.stderr.startswith(note + str(images / "a" / "broken.png"))
     assert run("evaluate", model, images, "--ks", "1,2", "--json").stderr.startswith(note)
 

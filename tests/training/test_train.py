@@ -399,5 +399,5 @@ def test_images_that_cannot_be_decoded_are_noted(tmp_path: Path, monkeypatch: py
     broken = files.items.paths[split(files, seed=0).train[0]]
     broken.write_bytes(b"not an image")
     result = train("raw", tmp_path / "images", protocol=PROTOCOL, out=tmp_path / "run", settings={"side": 16}, device="cpu")
-    assert any("1 images could not be decoded and were left out" in note and broken.name in note for note in result.notes)
+    assert any("1 image could not be decoded and was left out" in note and broken.name in note for note in result.notes)
     assert broken.name in (tmp_path / "run" / "README.md").read_text()

@@ -49,7 +49,9 @@ class Problem:
 
 def left_out(problems: Sequence[object], *, what: str = "images") -> str:
     """What to tell the user of images that could not be packed: how many, and the first with its reason."""
-    return f"{len(problems)} {what} could not be decoded and were left out, the first: {problems[0]}"
+    if len(problems) == 1:
+        return f"1 {what.removesuffix('s')} could not be decoded and was left out: {problems[0]}"
+    return f"{len(problems):,} {what} could not be decoded and were left out, the first: {problems[0]}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -109,10 +109,12 @@ def power_in_words(board: Board) -> str:
     seeds, again = verdict.fewest_seeds, verdict.next_look
     if not seeds:
         return ""
-    more = more_seeds(seeds)
+    more, told = more_seeds(seeds), verdict.detectable(seeds)
+    then = again.detectable(more)
+    gained = f"{more} would tell {points(then)}" if then < told else f"{more} would tell no smaller one"
     says = (
-        f"At this noise {count_of(seeds, 'seed', 'seeds')} a method tell a lead of {points(verdict.detectable(seeds))}; "
-        f"{more} would tell {points(again.detectable(more))} at the {ordinal(again.look)} look."
+        f"At this noise {count_of(seeds, 'seed', 'seeds')} a method tell a lead of {points(told)}; "
+        f"{gained} at the {ordinal(again.look)} look."
     )
     near = [name for name in verdict.within_noise if name not in verdict.equivalent]
     lead = verdict.means[verdict.best] - verdict.means[near[0]] if near else 0.0
