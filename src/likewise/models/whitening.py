@@ -249,6 +249,11 @@ def _within(rows: _Rows, codes: Tensor, *, shrinkage: float | Literal["auto"], d
 
 def _inverse_power(values: Tensor, directions: Tensor, *, shrinkage: float, power: float) -> Tensor:
     """(S + shrinkage x mean eigenvalue x I)^(-power / 2) of a scatter with this spectrum."""
+    return (directions * _scales(values, shrinkage=shrinkage, power=power)) @ directions.T
+
+
+def _scales(values: Tensor, *, shrinkage: float, power: float) -> Tensor:
+    """The eigenvalues of that matrix, from those of the scatter, largest first."""
     if values[0] <= DEGENERATE**2:
         raise ValueError("the vectors of every class point the same way: within-class whitening has nothing to learn from them")
     shifted = values + shrinkage * values.mean()
@@ -257,7 +262,8 @@ def _inverse_power(values: Tensor, directions: Tensor, *, shrinkage: float, powe
             f"shrinkage={shrinkage:g}: classes vary within themselves in {int((values > DEGENERATE * values[0]).sum())} of {len(values)} "
             "directions, and the others would be made infinite; give a shrinkage above 0, such as 1.0"
         )
-    return (directions * shifted ** (-power / 2)) @ directions.T
+    scales: Tensor = shifted ** (-power / 2)
+    return scales
 
 
 def scores_of_shrinkages(rows: _Rows, codes: Tensor, class_means: Tensor, *, power: float) -> dict[float, float]:
@@ -277,11 +283,11 @@ def scores_of_shrinkages(rows: _Rows, codes: Tensor, class_means: Tensor, *, pow
         others = torch.stack(scatters[:fold] + scatters[fold + 1 :]).sum(0) / int((~held_out).sum())
         values, directions = _spectrum(others)
         scored = _whole_classes(codes, held_out)
-        centred = rows.units(scored) - rows.mean(chosen=~held_out)
+        turned = (rows.units(scored) - rows.mean(chosen=~held_out)) @ directions  # and not back, which changes no similarity
         num_scored += len(scored)
         for shrinkage in SHRINKAGES:
-            matrix = _inverse_power(values, directions, shrinkage=shrinkage, power=power)
-            found = per_query(nn.functional.normalize(centred @ matrix).float(), codes[scored], metrics=("MAP@R",))
+            whitened = turned * _scales(values, shrinkage=shrinkage, power=power)
+            found = per_query(nn.functional.normalize(whitened).float(), codes[scored], metrics=("MAP@R",))
             totals[shrinkage] += float(found.scores["MAP@R"].sum())
     return {shrinkage: total / num_scored for shrinkage, total in totals.items()}
 
