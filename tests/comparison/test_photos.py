@@ -109,7 +109,7 @@ def test_photographs_start_from_pretrained_features(found: ComparisonResults, ph
     assert rows["untrained"].title == "No training (1,280-d)"
     assert {name: rows[name].dim for name in METHODS} == dict.fromkeys(METHODS, 12)
     assert "stays as its weights are" in found.equal["backbone"]
-    assert found.equal["head"].startswith("starts as the half-whitened PCA")
+    assert found.equal["head"].startswith("starts as the PCA of the training items")
     assert found.equal["augmentation"].startswith("none")
 
 

@@ -61,6 +61,16 @@ def test_no_more_dimensions_than_the_items_vary_in() -> None:
     torch.testing.assert_close(network(few), whiten(few)(few), rtol=0, atol=1e-5)
 
 
+def test_what_few_items_do_not_vary_in_is_kept_where_nothing_is_whitened() -> None:
+    """Four items span three directions; the others of the head are orthogonal to them, so that all items keep their angles."""
+    few = VECTORS[:4]
+    network = started(NetworkSpec("identity", in_features=9, dim=9, unit_features=True), few, power=0.0)
+    assert network.spec.dim == 9
+    centred = nn.functional.normalize(nn.functional.normalize(VECTORS) - nn.functional.normalize(few).mean(0))
+    torch.testing.assert_close(network(VECTORS) @ network(VECTORS).T, centred @ centred.T, rtol=0, atol=1e-5)
+    assert torch.equal(network(VECTORS), started(network.spec, few, power=0.0, seed=1)(VECTORS))
+
+
 def test_every_level_of_every_member_has_its_own() -> None:
     spec = NetworkSpec("convnet", pooling="gem", dim=6, levels=LEVELS, num_members=2, unit_features=True)
     plain, network = make_network(spec, seed=1).eval(), started(spec, IMAGES, seed=1)

@@ -22,7 +22,8 @@ def started_from_features(network: Network, inputs: Callable[[], Iterable[Tensor
     fed: with power 0 as the features themselves, centred; with 1/2 as the half-whitened.
 
     inputs: gives batches of the items that it will be trained on, and of no others, on the network's device; asked once for each level of
-    each member. Where these vary in fewer directions than the network has dimensions, it has that many.
+    each member. Where these vary in fewer directions than the network has dimensions, it has that many if they are whitened; else further
+    directions are drawn, orthogonal to those, so that what few items do not vary in is not lost on others.
     """
     spec = network.spec
     if spec.head not in STARTABLE:
@@ -42,6 +43,8 @@ def started_from_features(network: Network, inputs: Callable[[], Iterable[Tensor
             place = f"members.{number}.heads.{level}.{len(member.heads[level]) - 1}"  # type: ignore[arg-type]
             fed = embed_batches(_Fed(member, level), inputs())
             whitenings[place] = whiten(fed, kind="pca", power=power)
+            if power == 0:
+                whitenings[place] = Whitening(whitenings[place].mean, completed(whitenings[place].matrix, spec.dim))
             lengths[place] = float(((fed - whitenings[place].mean) @ whitenings[place].matrix[:, : spec.dim]).square().sum(1).mean().sqrt())
     dim = min(spec.dim, *(whitening.width for whitening in whitenings.values()))
     state = network.state_dict()
@@ -51,6 +54,17 @@ def started_from_features(network: Network, inputs: Callable[[], Iterable[Tensor
     started = make_network(replace(spec, dim=dim), seed=seed)
     started.load_state_dict(state)
     return started.to(whitening.mean.device)
+
+
+def completed(directions: Tensor, dim: int) -> Tensor:
+    """Orthonormal columns, followed by others orthogonal to them until there are `dim`, or as many as there can be; the same every time."""
+    features, width = directions.shape
+    missing = min(dim, features) - width
+    if missing <= 0:
+        return directions
+    drawn = torch.randn(features, missing, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(directions.device)
+    basis, _ = torch.linalg.qr(torch.cat([directions.double(), drawn], dim=1))
+    return torch.cat([directions, basis[:, width:].to(directions.dtype)], dim=1)
 
 
 class _Fed(nn.Module):
