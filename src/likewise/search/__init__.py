@@ -1,0 +1,1 @@
+"""Search: an index of images, stores that hold it, what is alike in it."""

@@ -1,0 +1,1 @@
+"""What the store in PostgreSQL is made of: connections, the table, filters as SQL."""
