@@ -1,0 +1,1 @@
+"""Serving: an index behind a page and a JSON interface."""

@@ -1,0 +1,1 @@
+"""Admission: who may ask, how much, and how it is told to those who may not."""
