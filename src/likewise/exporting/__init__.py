@@ -1,0 +1,1 @@
+"""Exporting: an embedder as files that run without likewise."""
