@@ -1,0 +1,1 @@
+"""Explanation: where two images match."""
