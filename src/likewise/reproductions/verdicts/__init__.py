@@ -1,0 +1,1 @@
+"""What becomes of the claims of papers: where each is judged, by which figures, and how often."""
