@@ -86,6 +86,11 @@ def sides(labels: list[int], anchor: int) -> tuple[list[int], list[int]]:
     return positives, negatives
 
 
+def anchors_of(classes: list[int]) -> list[int]:
+    """Those that have a positive and a negative."""
+    return [i for i in range(len(classes)) if all(sides(classes, i))]
+
+
 def vectors(embeddings: Tensor, normalize: bool) -> list[Tensor]:
     return [unit(embeddings[i]) if normalize else embeddings[i] for i in range(len(embeddings))]
 
@@ -572,6 +577,14 @@ def proxy_softmax(
     return mean_over_items(embeddings, labels, proxies, normalize, len(proxies), item_loss)
 
 
+def softmax(embeddings: Tensor, labels: Tensor, *, normalize: bool = False, proxies: Tensor, bias: Tensor | None = None) -> Tensor:
+    def item_loss(x: Tensor, own: int, w: list[Tensor]) -> Tensor:
+        logits = [torch.dot(x, w[c]) + (0 if bias is None else bias[c]) for c in range(len(w))]
+        return log_sum_exp(logits) - logits[own]
+
+    return mean_over_items(embeddings, labels, proxies, normalize, len(proxies), item_loss)
+
+
 def proxy_anchor(
     embeddings: Tensor, labels: Tensor, *, normalize: bool = True, proxies: Tensor, alpha: float = 32.0, delta: float = 0.1
 ) -> Tensor:
@@ -652,6 +665,180 @@ def cosface(
     return mean_over_items(embeddings, labels, proxies, normalize, len(proxies), item_loss)
 
 
+def hierarchical_triplet(
+    embeddings: Tensor, labels: Tensor, *, normalize: bool = True, proxies: None = None, margin: float = 0.1, levels: int = 16
+) -> Tensor:
+    """The tree of the batch's classes, level by level: connected components of the classes no farther apart than the level's threshold."""
+    x = vectors(embeddings, normalize)
+    classes = [int(label) for label in labels]
+    names = sorted(set(classes))
+    members = {c: [i for i in range(len(x)) if classes[i] == c] for c in names}
+    far = [[number(squared_distance(a, b)) for b in x] for a in x]
+    spread = {c: mean([far[i][j] for i, j in itertools.permutations(members[c], 2)]) for c in names if len(members[c]) > 1}
+    typical = mean(list(spread.values()))
+
+    def threshold(level: int) -> float:
+        return typical + level * (4 - typical) / levels
+
+    def joined(p: int, q: int, level: int) -> bool:
+        reached, fresh = {p}, [p]
+        while fresh:
+            c = fresh.pop()
+            near = {o for o in names if mean([far[i][j] for i in members[c] for j in members[o]]) <= threshold(level)} - reached
+            reached |= near
+            fresh += near
+        return q in reached
+
+    def margin_of(a: int, n: int) -> float:
+        level = next((level for level in range(levels) if joined(classes[a], classes[n], level)), levels)
+        return margin + threshold(level) - spread.get(classes[a], typical)
+
+    losses = []
+    for a in anchors_of(classes):
+        positives, negatives = sides(classes, a)
+        hinges = [
+            hinge(squared_distance(x[a], x[p]) - squared_distance(x[a], x[n]) + margin_of(a, n)) for p in positives for n in negatives
+        ]
+        losses.append(mean(hinges) / 2)
+    return zero(embeddings) + mean(losses)
+
+
+def position_dependent(
+    embeddings: Tensor,
+    labels: Tensor,
+    *,
+    normalize: bool = True,
+    proxies: None = None,
+    score_margin: float = 0.5,
+    margin: float = 1.0,
+    layers: dict[str, Tensor] | None = None,
+) -> Tensor:
+    """`layers`: weight and bias of "apart", "middle", "joined" and "score"; None: S is minus the squared distance, which learns nothing."""
+    x = vectors(embeddings, normalize)
+    classes = [int(label) for label in labels]
+
+    def through(name: str, value: Tensor) -> Tensor:
+        return layers[f"{name}.weight"] @ value + layers[f"{name}.bias"]
+
+    def score(i: int, j: int) -> Tensor:
+        if layers is None:
+            return -squared_distance(x[i], x[j])
+        apart = torch.relu(through("apart", unit(abs(x[i] - x[j]))))
+        middle = torch.relu(through("middle", unit((x[i] + x[j]) / 2)))
+        return through("score", torch.relu(through("joined", torch.cat([apart, middle])))).sum()
+
+    losses = []
+    for i in anchors_of(classes):
+        positives, negatives = sides(classes, i)
+        j = min(positives, key=lambda p: number(score(i, p)))
+        k = max(negatives, key=lambda n: number(score(i, n)))
+        other = max(negatives, key=lambda n: number(score(j, n)))
+        by_score = [hinge(score_margin + score(*pair) - score(i, j)) for pair in ((i, k), (j, other))]
+        far = [distance(x[i], x[k]), distance(x[j], x[other])]
+        losses.append(sum(by_score) + sum(hinge(margin + distance(x[i], x[j]) - d) for d in far))
+    return zero(embeddings) + mean(losses)
+
+
+# Losses of an embedding's parts
+
+
+def parts_of(embeddings: Tensor, normalize: bool, shares: tuple[int, ...]) -> list[list[Tensor]]:
+    """For each part every item's, of length 1. Widths as near to the proportions as whole numbers are."""
+    x = vectors(embeddings, normalize)
+    ends = [round(len(x[0]) * sum(shares[:number]) / sum(shares)) for number in range(len(shares) + 1)]
+    return [[unit(v[start:end]) for v in x] for start, end in itertools.pairwise(ends)]
+
+
+def boosted_binomial(
+    embeddings: Tensor,
+    labels: Tensor,
+    *,
+    normalize: bool = True,
+    proxies: None = None,
+    parts: tuple[int, ...] = (3, 5, 8),
+    alpha: float = 2.0,
+    beta: float = 50.0,
+    threshold: float = 0.5,
+    shrinkage: float = 1.0,
+) -> Tensor:
+    classes = [int(label) for label in labels]
+    learners = parts_of(embeddings, normalize, parts)
+
+    def side(i: int, j: int, similarity: Tensor | float) -> Tensor | float:
+        """How far a pair is on its right side."""
+        return alpha * (similarity - threshold) if classes[i] == classes[j] else beta * (threshold - similarity)
+
+    def weight(i: int, j: int, learner: int) -> float:
+        """Of a pair for a learner: by the mean cosine of those before, where the m-th counts m times."""
+        if learner == 0:
+            return 1.0
+        counts = range(1, learner + 1)
+        ensemble = sum(m * number(torch.dot(learners[m - 1][i], learners[m - 1][j])) for m in counts) / sum(counts)
+        return 1 / (1 + math.exp(shrinkage * side(i, j, ensemble)))
+
+    losses = []
+    for learner, x in enumerate(learners):
+        for i in anchors_of(classes):
+            for others in sides(classes, i):
+                deviances = [log_one_plus_sum_exp([-side(i, j, torch.dot(x[i], x[j]))]) for j in others]
+                losses.append(mean([weight(i, j, learner) * deviance for j, deviance in zip(others, deviances, strict=True)]))
+    return zero(embeddings) + sum(losses) / (len(learners) * max(1, len(anchors_of(classes))))
+
+
+def hard_aware_cascade(
+    embeddings: Tensor,
+    labels: Tensor,
+    *,
+    normalize: bool = True,
+    proxies: None = None,
+    parts: tuple[int, ...] = (1, 1, 1),
+    hardest: tuple[float, ...] = (1.0, 0.5, 0.2),
+    margin: float = 1.0,
+) -> Tensor:
+    classes = [int(label) for label in labels]
+    if not anchors_of(classes):
+        return zero(embeddings)
+    everything = list(itertools.combinations(range(len(classes)), 2))
+    positives = [(i, j) for i, j in everything if classes[i] == classes[j]]
+    negatives = [(i, j) for i, j in everything if classes[i] != classes[j]]
+    counts = len(positives), len(negatives)
+    loss = zero(embeddings)
+    for x, after in zip(parts_of(embeddings, normalize, parts), [*hardest[1:], 1.0], strict=True):
+        far = {(i, j): squared_distance(x[i], x[j]) for i, j in positives + negatives}
+        loss = loss + sum(far[pair] for pair in positives) + sum(hinge(margin - far[pair]) for pair in negatives)
+        positives = sorted(positives, key=lambda pair: -number(far[pair]))[: math.ceil(after * counts[0])]
+        negatives = sorted(negatives, key=lambda pair: number(far[pair]))[: math.ceil(after * counts[1])]
+    return loss / len(anchors_of(classes))
+
+
+def attention_ensemble(
+    embeddings: Tensor,
+    labels: Tensor,
+    *,
+    normalize: bool = True,
+    proxies: None = None,
+    parts: tuple[int, ...] = (1, 1),
+    margin: float = 1.0,
+    apart: float = 1.0,
+    divergence: float = 1.0,
+) -> Tensor:
+    classes = [int(label) for label in labels]
+    if not anchors_of(classes):
+        return zero(embeddings)
+    learners = parts_of(embeddings, normalize, parts)
+    loss = zero(embeddings)
+    for x in learners:
+        for i in anchors_of(classes):
+            positives, negatives = sides(classes, i)
+            pull = sum(squared_distance(x[i], x[p]) for p in positives)
+            push = sum(hinge(margin - squared_distance(x[i], x[n])) for n in negatives)
+            loss = loss + (pull + push) / 2 / len(anchors_of(classes))
+    for first, second in itertools.combinations(learners, 2):
+        alike = [hinge(apart - squared_distance(a, b)) for a, b in zip(first, second, strict=True)]
+        loss = loss + divergence * mean(alike)
+    return loss
+
+
 ORACLES: dict[str, Callable[..., Tensor]] = {
     "contrastive": mean_over_anchors(contrastive),
     "contrastive_distance": mean_over_anchors(contrastive_distance),
@@ -672,6 +859,7 @@ ORACLES: dict[str, Callable[..., Tensor]] = {
     "proxy_nca": proxy_nca,
     "proxy_triplet": proxy_triplet,
     "proxy_softmax": proxy_softmax,
+    "softmax": softmax,
     "multi_similarity": mean_over_anchors(raw),  # Wang et al. 2019 eq. 15 is RAW's eq. 17
     "proxy_anchor": proxy_anchor,
     "soft_triple": soft_triple,
@@ -683,4 +871,9 @@ ORACLES: dict[str, Callable[..., Tensor]] = {
     "smooth_ap": mean_over_anchors(smooth_ap),
     "fast_ap": mean_over_anchors(fast_ap),
     "recall_at_k": mean_over_anchors(recall_at_k),
+    "boosted_binomial": boosted_binomial,
+    "hard_aware_cascade": hard_aware_cascade,
+    "hierarchical_triplet": hierarchical_triplet,
+    "position_dependent": position_dependent,
+    "attention_ensemble": attention_ensemble,
 }

@@ -15,10 +15,11 @@ from pytorch_metric_learning import distances, losses, miners, reducers
 from sklearn.metrics import average_precision_score, normalized_mutual_info_score
 from torch import Tensor
 
-from ..cases import PROXY_LOSSES, ROW_LOSSES
+from ..cases import PART_LOSSES, PROXY_LOSSES, ROW_LOSSES
 from .oracles import MINER_ORACLES, ORACLES, batch, cosines, normalized_mutual_information, sides
 
-FULL_GRADIENT = sorted(set(ORACLES) - {"ranked_list", "circle"})  # these two hold something constant on purpose
+HELD_CONSTANT = {"ranked_list", "circle", "boosted_binomial", "hierarchical_triplet"}  # something of them, on purpose
+FULL_GRADIENT = sorted(set(ORACLES) - HELD_CONSTANT)
 ROOT2, ROOT3 = math.sqrt(2), math.sqrt(3)
 
 
@@ -377,6 +378,14 @@ def test_proxy_softmax_is_cross_entropy(kind: str, smoothing: float) -> None:
 
 
 @pytest.mark.parametrize("kind", ["balanced", "unbalanced"])
+def test_softmax_is_a_linear_layer_and_cross_entropy(kind: str) -> None:
+    weight = proxies_for("softmax")["proxies"]
+    bias = torch.randn(6, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    assert_same("softmax", lambda x, y: F.cross_entropy(F.linear(x, weight, bias), y), kind, proxies=weight, bias=bias)
+    assert_same("softmax", lambda x, y: F.cross_entropy(F.linear(x, weight), y), kind, proxies=weight)
+
+
+@pytest.mark.parametrize("kind", ["balanced", "unbalanced"])
 def test_prototypical_is_cross_entropy(kind: str) -> None:
     def peer(x: Tensor, y: Tensor) -> Tensor:
         present = [c for c in range(6) if (y == c).sum() > 1]
@@ -610,8 +619,8 @@ def test_length_matters_only_unnormalised(name: str) -> None:
     normalised = [ORACLES[name](x, labels, normalize=True, **extra).item() for x in (embeddings, stretched)]
     assert normalised[0] == pytest.approx(normalised[1], rel=1e-10)
     default = ORACLES[name](embeddings, labels, **extra).item()
-    assert (default == normalised[0]) == (name not in {"n_pair", "prototypical"})
-    if name not in {"histogram", "fast_ap"}:  # defined on unit vectors
+    assert (default == normalised[0]) == (name not in {"n_pair", "prototypical", "softmax"})
+    if name not in {"histogram", "fast_ap", *PART_LOSSES}:  # defined on unit vectors, or on unit parts
         assert ORACLES[name](stretched, labels, normalize=False, **extra).item() != pytest.approx(normalised[1], rel=1e-6)
 
 

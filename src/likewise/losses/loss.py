@@ -106,6 +106,10 @@ class Traits:
     proxies_per_class: int = 1  # how many proxies stand for a class
     num_support: int | None = None  # how many items of a class make its mean, for a loss that meets prototypes; None: half of them
     num_classes: int | None = None  # the loss has parameters for so many classes: labels must be below; None: any labels
+    dim: int | None = None  # the loss has parameters for embeddings of so many dimensions; None: any
+    # Of vectors alone: the embedding is made of parts that are compared each for itself, of widths in these proportions. A training joins
+    # the levels of a network for it. Empty: the embedding is one.
+    parts: tuple[int, ...] = ()
 
 
 class Loss(Traits):
@@ -153,7 +157,7 @@ def _check_traits(name: str, loss: AnyLoss) -> None:
             raise ValueError(f"{name} {trait}={getattr(traits, trait)!r} must be True or False")
     if traits.meets not in get_args(Meets):
         raise ValueError(f"{name} meets={traits.meets!r} is unknown: use 'batch', 'proxies' or 'prototypes'")
-    for trait in ("proxies_per_class", "num_support", "num_classes"):
+    for trait in ("proxies_per_class", "num_support", "num_classes", "dim"):
         count, default = getattr(traits, trait), getattr(Traits, trait)
         if count != default and not (isinstance(count, int) and count >= 1):
             raise ValueError(f"{name} {trait}={count!r} must be a number of at least 1{' or None' if default is None else ''}")
@@ -161,6 +165,8 @@ def _check_traits(name: str, loss: AnyLoss) -> None:
         raise ValueError(f"{name} says proxies_are_anchors but meets={traits.meets!r}: add meets = 'proxies'")
     if isinstance(loss, VectorLoss) and traits.meets != "batch":
         raise ValueError(f"{name} meets={traits.meets!r}, but of_vectors sees the batch alone: leave meets out")
+    if traits.parts and not isinstance(loss, VectorLoss):
+        raise ValueError(f"{name} has parts={traits.parts!r}, which pairs have not: write of_vectors, or leave parts out")
 
 
 def require_positive(loss: object, *settings: str) -> None:

@@ -37,14 +37,14 @@ class NonlinearRank(Loss):
         least, spread = torch.where(ranked, least, 0.0), torch.where(ranked, spread, 1.0)
 
         def transfer(distance: Tensor, known: Tensor) -> Tensor:
-            return self._transfer((torch.where(known, distance, 0.0) - least) / spread)
+            return self.transfer((torch.where(known, distance, 0.0) - least) / spread)
 
         has_positive, has_negative = ~pull.empty & ranked, ~push.empty & ranked
         pulled = -torch.log(1 - transfer(farthest_positive, has_positive) + self.eps)
         pushed = -torch.log(transfer(nearest_negative, has_negative) + self.eps)
         return torch.where(has_positive, pulled, 0.0) + torch.where(has_negative, pushed, 0.0)
 
-    def _transfer(self, rank: Tensor) -> Tensor:
+    def transfer(self, rank: Tensor) -> Tensor:
         """w(r) = (2r)^alpha / 2 below 1/2, 1 - (2 (1 - r))^alpha / 2 above (eq. 10)."""
         rank = rank.clamp(0, 1)
         tiny = torch.finfo(rank.dtype).tiny  # keeps the slope of r^alpha at 0 finite for alpha < 1

@@ -33,7 +33,7 @@ class Triplet(Loss):
         pull, push = pairs.positives, pairs.negatives
         positive, negative = self._distance(pull), self._distance(push)
         if self.select == "all":
-            return self._all(positive, pull, negative, push)
+            return mean_over_triplets(positive + self.margin, pull, negative, push)
         none = pull.empty | push.empty
         if self.select == "hard":
             gap = masked_max(positive, pull.mask, empty=0.0) - masked_min(negative, push.mask, empty=0.0)
@@ -44,21 +44,21 @@ class Triplet(Loss):
     def _distance(self, side: Side) -> Tensor:
         return side.squared_distance if self.squared else side.distance
 
-    def _all(self, positive: Tensor, pull: Side, negative: Tensor, push: Side) -> Tensor:
-        """The mean over all triplets from counts: a triplet is active when D_n < D_p + margin, so
 
-        sum = sum_p k_p (D_p + margin) - sum_n c_n D_n,
+def mean_over_triplets(positive: Tensor, pull: Side, negative: Tensor, push: Side) -> Tensor:
+    """The mean of [D_p - D_n]+ over all triplets of each row, (a,), from counts: a triplet is active when D_n < D_p, so
 
-        with k_p the active negatives of p and c_n the active positives of n. The counts are constant almost everywhere, so
-        this has the value and the gradient of the sum over triplets.
-        """
-        reach = positive + self.margin
-        with torch.no_grad():
-            limits, order = torch.where(pull.mask, reach, -torch.inf).sort(-1)
-            passed = torch.searchsorted(limits, negative.contiguous(), right=True)  # limits no larger than D_n
-            active_positives = limits.shape[-1] - passed
-            per_limit = torch.zeros(*limits.shape[:-1], limits.shape[-1] + 1, dtype=negative.dtype, device=negative.device)
-            per_limit.scatter_add_(-1, passed, as_number(push.mask, negative.dtype))
-            active_negatives = torch.empty_like(limits).scatter_(-1, order, per_limit.cumsum(-1)[..., :-1])
-        total = masked_sum(active_negatives * reach, pull.mask) - masked_sum(active_positives * negative, push.mask)
-        return total / (pull.count * push.count).clamp_min(1)
+    sum = sum_p k_p D_p - sum_n c_n D_n,
+
+    with k_p the active negatives of p and c_n the active positives of n. The counts are constant almost everywhere, so this has the value
+    and the gradient of the sum over triplets. A margin is added to D_p, or taken off D_n.
+    """
+    with torch.no_grad():
+        limits, order = torch.where(pull.mask, positive, -torch.inf).sort(-1)
+        passed = torch.searchsorted(limits, negative.contiguous(), right=True)  # limits no larger than D_n
+        active_positives = limits.shape[-1] - passed
+        per_limit = torch.zeros(*limits.shape[:-1], limits.shape[-1] + 1, dtype=negative.dtype, device=negative.device)
+        per_limit.scatter_add_(-1, passed, as_number(push.mask, negative.dtype))
+        active_negatives = torch.empty_like(limits).scatter_(-1, order, per_limit.cumsum(-1)[..., :-1])
+    total = masked_sum(active_negatives * positive, pull.mask) - masked_sum(active_positives * negative, push.mask)
+    return total / (pull.count * push.count).clamp_min(1)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 from likewise.checks import known_name
-from likewise.configuration import Choice, Named, Uniform, from_table, read_toml, with_settings
+from likewise.configuration import Choice, Named, Uniform, converted, from_table, read_toml, with_settings
 from likewise.losses import LOSSES, AnyLoss, make_loss
 from likewise.mining import MINERS, Miner, make_miner
 from likewise.samplers import SAMPLERS, BatchSampler
@@ -34,6 +34,8 @@ class Head:
     levels: tuple[Level, ...] = ("high",)
     dim: int | None = None  # of one level of one member; None: the protocol's
     binary: bool = False
+    learners: int = 0  # attention masks on the backbone's low tap, each with its share of the dimensions; 0: none
+    parts: tuple[int, ...] = ()  # proportions of the parts of a level's embedding, each with a length of its own; empty: it is one
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Method:
     ensemble: Ensemble = Ensemble()
     head_only: float = 0.0  # share of the steps, at first, in which only new layers learn; 1: nothing else ever does
     search: dict[str, Uniform | Choice] = field(default_factory=dict)  # dotted name -> what tuning may try, beside the rates
+    grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # dotted name -> values of a grid search: every combination is tried
     published: dict[str, dict[str, float]] = field(default_factory=dict)  # protocol -> score -> percent
     under: dict[str, dict[str, Any]] = field(default_factory=dict)  # protocol -> dotted name -> value: the paper's own settings there
 
@@ -86,8 +89,9 @@ class Method:
         sampler = SAMPLERS[known_name("sampler", self.sampler.name, SAMPLERS)]
         _check(f"setting of the {self.sampler.name} sampler", self.sampler, sampler.settings_of_methods())
         for name in (RATE, HEAD_RATE):
-            if name in self.search:
-                raise ValueError(f"{self.name}: {name!r} in [search]: every method tries the same values of it; leave it out")
+            for table in ("search", "grid"):
+                if name in getattr(self, table):
+                    raise ValueError(f"{self.name}: {name!r} in [{table}]: every method tries the same values of it; leave it out")
         if self.norm is not None and (self.norm <= 0 or self.normalize is True):
             raise ValueError(f"{self.name}: norm={self.norm} must be above 0, and excludes normalize=true (length 1)")
         if self.ensemble.members < 1:
@@ -100,8 +104,9 @@ class Method:
     def for_protocol(self, protocol: str) -> Method:
         """The method with its paper's own settings under this protocol, where it has any."""
         changed = with_settings(self, self.under.get(protocol, {}))
-        search = {name: values for name, values in self.search.items() if _has(changed, name)}  # another sampler has other settings
-        return replace(changed, under={}, search=search)
+        search = {name: values for name, values in self.search.items() if has_setting(changed, name)}  # another sampler has other settings
+        grid = {name: values for name, values in self.grid.items() if has_setting(changed, name)}
+        return replace(changed, under={}, search=search, grid=grid)
 
     @property
     def dotted_names(self) -> tuple[str, ...]:
@@ -112,10 +117,11 @@ class Method:
         tables["sampler"] = list(SAMPLERS[self.sampler.name].settings_of_methods())
         return tuple(f"{table}.{name}" for table, names in tables.items() for name in names)
 
-    def make_loss(self, *, num_classes: int | None = None) -> AnyLoss:
-        """The loss with the method's settings; `num_classes` for one that has parameters of each class."""
+    def make_loss(self, *, num_classes: int | None = None, dim: int | None = None) -> AnyLoss:
+        """The loss with the method's settings; `num_classes` and `dim` for one that has parameters of each class or dimension."""
         settings = {name: tuple(value) if isinstance(value, list) else value for name, value in self.loss.settings.items()}
-        return make_loss(self.loss.name, settings, num_classes=num_classes)
+        parts = self.head.parts * len(self.head.levels) * max(1, self.head.learners) or None
+        return make_loss(self.loss.name, settings, num_classes=num_classes, dim=dim, parts=parts)
 
     def make_miner(self) -> Miner:
         """The miner with the method's settings; one that keeps all pairs where the method has none."""
@@ -139,6 +145,16 @@ class Method:
         except ValueError as fault:
             raise ValueError(f"{self.name}: {fault}") from fault
 
+    def with_fewer_images(self, batch: int) -> Method | None:
+        """The method with so few images of a class that a batch of `batch` holds two classes; None where no fewer would do."""
+        settings = SAMPLERS[self.sampler.name].with_fewer_images(self.sampler.settings, batch)
+        if settings is None:
+            return None
+        loss = self.loss
+        if "num_support" in loss.settings:  # counts the same images
+            loss = replace(loss, settings=loss.settings | {"num_support": settings["num_support"]})
+        return replace(self, loss=loss, sampler=replace(self.sampler, settings=settings))
+
 
 def load_method(name: str | Path | Method) -> Method:
     """The method of this name, or of this .toml file."""
@@ -157,7 +173,9 @@ def at(method: Method, name: str) -> Any:
     value: Any = method
     parts = name.split(".")
     for part in parts:
-        if isinstance(value, Named):
+        if part == "name" and parts[0] in REGISTRIES:
+            value = None if value is None else value.name
+        elif isinstance(value, Named):
             accepted = inspect.signature(REGISTRIES[parts[0]][value.name]).parameters
             known_name(f"setting of {value.name}", part, accepted)
             value = value.settings.get(part, accepted[part].default)
@@ -168,20 +186,31 @@ def at(method: Method, name: str) -> Any:
     return value
 
 
-@lru_cache(maxsize=256)
-def _read(path: Path) -> Method:
-    method = from_table(Method, {"name": path.stem, **read_toml(path)}, where=f"method file {path.name}")
-    for name in method.search:
-        at(method, name)
-    return method
-
-
-def _has(method: Method, name: str) -> bool:
+def has_setting(method: Method, name: str) -> bool:
+    """Whether there is anything at this dotted name."""
     try:
         at(method, name)
     except ValueError:
         return False
     return True
+
+
+def typed(method: Method, name: str, value: Any) -> Any:
+    """The value as the setting of this dotted name holds it; a ValueError where it cannot, or where the method has no such setting."""
+    table, _, part = name.partition(".")
+    owner = getattr(method, known_name("setting of methods", table, [entry.name for entry in fields(Method)]))
+    if isinstance(owner, Named) and part not in ("", "name"):
+        at(method, name)
+        return converted(value, get_type_hints(REGISTRIES[table][owner.name].__init__)[part], name)
+    return at(with_settings(method, {name: value}), name)
+
+
+@lru_cache(maxsize=256)
+def _read(path: Path) -> Method:
+    method = from_table(Method, {"name": path.stem, **read_toml(path)}, where=f"method file {path.name}")
+    for name in method.search:
+        at(method, name)
+    return replace(method, grid={name: tuple(typed(method, name, value) for value in values) for name, values in method.grid.items()})
 
 
 def _check(kind: str, named: Named, accepted: Iterable[str]) -> None:
