@@ -21,7 +21,7 @@ from likewise.data.splits import SPLIT_SEED, split
 from likewise.evaluation.retrieval import per_query
 from likewise.methods import load_method
 from likewise.reports.sentences import command_to_go_on, gain_in_words, headline, noise_in_words, power_in_words
-from likewise.terminal.comparison_command import closing_lines
+from likewise.terminal.commands.comparison_command import closing_lines
 
 from .test_plan import Simulation, plan_of
 from .test_results import result, results_of

@@ -16,8 +16,8 @@ from likewise.comparison.folder import ComparisonFolder, find_folder, open_folde
 from likewise.comparison.plan import Piece, Plan
 from likewise.comparison.plan_progress import Progress
 from likewise.comparison.request import Request, make_plan, read_datasets
-from likewise.comparison.store import Owner
-from likewise.comparison.workshop import Context, Workshop
+from likewise.comparison.running.store import Owner
+from likewise.comparison.running.workshop import Context, Workshop
 from likewise.data.guard import TestGuard, TestKey
 from likewise.losses.contrastive import Contrastive
 from likewise.pairs import Pairs

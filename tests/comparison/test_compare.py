@@ -16,10 +16,10 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from likewise.cli import app
-from likewise.comparison import workshop
 from likewise.comparison.folder import DATABASE
 from likewise.comparison.results import ComparisonResults
-from likewise.comparison.workshop import write_thumbnails
+from likewise.comparison.running import workshop
+from likewise.comparison.running.workshop import write_thumbnails
 from likewise.configuration import Named
 from likewise.data.dataset import Dataset, Features
 from likewise.data.readers import read
@@ -28,7 +28,8 @@ from likewise.models.backbones import make_backbone
 from likewise.models.embedder import Embedder
 from likewise.models.network import NetworkSpec, make_network
 from likewise.protocols import Protocol
-from likewise.reports.sentences import conditions_in_words
+from likewise.reports.sentences import conditions_in_words, headline
+from likewise.terminal.commands.comparison_command import closing_lines
 from likewise.training.feeds import Feed, make_feed
 from likewise.training.fit import Fit, fit
 from likewise.training.train import train
@@ -300,6 +301,8 @@ def test_few_classes_are_compared_untuned(tmp_path: Path) -> None:
     assert not found.names_winner
     assert found.notes[0].startswith("nothing was tuned, as no training classes can be held out for it: glyphs")
     assert "tuning needs at least 4 training classes" in found.notes[0]
+    assert headline(found.boards[0]) == "On glyphs nothing could be tuned on so few training classes, so that no winner is named."
+    assert not any("--trials" in line for line in closing_lines(found))  # which would be refused
     with pytest.raises(ValueError, match="tuning needs at least 4 training classes"):
         tiny_compare(tmp_path / "tuned", trials=2, **asked)
 
@@ -329,7 +332,7 @@ def test_a_trial_shows_each_class_as_often_as_the_final_training(tmp_path: Path,
         steps.append((feed.num_classes, protocol.steps))
         return fit(method, protocol, feed, **others)
 
-    monkeypatch.setattr("likewise.comparison.workshop.fit", counted)
+    monkeypatch.setattr("likewise.comparison.running.workshop.fit", counted)
     tiny_compare(tmp_path / "out", methods=["contrastive"], protocol=tiny_protocol(steps=20), trials=2, folds=3, seeds=1)
     assert set(steps) == {(8, 20), (5, 12), (6, 15)}  # of eight classes; 12.5 and 15
 
@@ -341,7 +344,7 @@ def test_equal_time(tmp_path: Path) -> None:
     seconds = [method.mean_seconds for method in found.methods[:3]]
     words = found.equal["training time"]
     assert "12 steps take with the method of median speed" in words
-    assert "images seen" not in found.equal
+    assert "items seen" not in found.equal
     assert max(seconds) < 1.5 * min(seconds) + 0.3  # each to the end of its last step
     assert found.protocol["equal"] == "time"
     taken = next(note for note in found.notes if "steps taken in the same time" in note)
@@ -419,8 +422,8 @@ def test_test_items_that_nothing_can_be_found_for_are_refused_before_training(tm
         ({"trials": 1}, "a single set of values is no choice"),
         ({"tune": "rate", "trials": 8}, "at most 7 values; --tune all"),
         ({"folds": 9}, "too few for 9 folds"),
-        ({"sweeps": {"dims": (4,)}}, "unknown sweep 'dims': did you mean 'dim'"),
-        ({"sweeps": {"dim": ()}}, "expected different whole numbers"),
+        ({"sweeps": {"dims": (4,)}}, "unknown setting 'dims': did you mean 'dim'"),
+        ({"sweeps": {"dim": ()}}, "expected at least one value, and different ones"),
         ({"settings": {"stepz": 4}}, "did you mean 'steps'"),
         ({"settings": {"loss.margin": 0.3}}, "setting 'loss.margin' is a method's, .*: put it into a method file"),
         ({"data": []}, "no data"),

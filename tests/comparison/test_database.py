@@ -11,8 +11,8 @@ import sqlalchemy as sql
 from typer.testing import CliRunner
 
 from likewise.cli import app
-from likewise.comparison.database import without_passwords
-from likewise.comparison.store import Store
+from likewise.comparison.running.database import without_passwords
+from likewise.comparison.running.store import Store
 
 from ..optional import needs_package
 from .tiny import DATA, tiny_compare

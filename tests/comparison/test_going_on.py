@@ -15,7 +15,7 @@ from likewise.comparison.plan import Claim, Piece
 from likewise.comparison.plan_progress import Progress
 from likewise.comparison.request import Request, make_plan, methods_of, read_datasets
 from likewise.comparison.results import ComparisonResults
-from likewise.comparison.workshop import Context, Workshop
+from likewise.comparison.running.workshop import Context, Workshop
 from likewise.methods import load_method
 from likewise.models.embedder import Embedder
 from likewise.reports.comparison_report import compare

@@ -92,14 +92,14 @@ def test_two_workers_one_killed(finished: ComparisonResults, tmp_path: Path) -> 
 
     def kill_one(progress: object) -> None:
         if not killed and any(claim.finished is None for claim in progress.claims.values()):  # type: ignore[attr-defined]
-            workers = [child for child in psutil.Process().children() if "likewise.comparison.workers" in child.cmdline()]
+            workers = [child for child in psutil.Process().children() if "likewise.comparison.running.workers" in child.cmdline()]
             workers[0].kill()
             killed.append(workers[0].pid)
 
     found = tiny_compare(tmp_path / "out", jobs=2, on_progress=kill_one)
     assert killed
     assert table_of(found) == table_of(finished)
-    assert not [child for child in psutil.Process().children() if "likewise.comparison.workers" in child.cmdline()]
+    assert not [child for child in psutil.Process().children() if "likewise.comparison.running.workers" in child.cmdline()]
 
 
 def started(out: Path, jobs: int) -> tuple[subprocess.Popen[str], list[psutil.Process]]:

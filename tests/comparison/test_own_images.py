@@ -88,7 +88,7 @@ def test_the_best_network_embeds_other_images(tmp_path: Path, done_and_out: tupl
         ({}, "holds no images: expected"),
         ({"only": 9}, "has 1 class: a class-disjoint split needs at least 4"),
         ({"a": 5, "b": 5}, "has 2 classes: a class-disjoint split needs at least 4"),
-        ({f"lonely {i}": 1 for i in range(8)}, "every training class has a single image"),
+        ({f"lonely {i}": 1 for i in range(8)}, "every training class has a single item"),
         ({**dict.fromkeys("abcd", 1), "e": 4}, "has another one of its class to find, so no method could be scored"),
     ],
 )

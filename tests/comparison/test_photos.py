@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,18 @@ from typer.testing import CliRunner
 
 import likewise
 from likewise.cli import app
+from likewise.comparison import request as request_module
 from likewise.comparison.compare import run_comparison
-from likewise.comparison.request import Request, make_plan, read_datasets
+from likewise.comparison.request import Request, make_plan, read_datasets, with_suited_protocol
 from likewise.comparison.results import ComparisonResults
 from likewise.data.dataset import Dataset, Files
 from likewise.data.readers import read
 from likewise.data.splits import SPLIT_SEED, split
 from likewise.models.embedder import Embedder
-from likewise.protocols import suited
+from likewise.models.weights.pretrained import WEIGHTS
+from likewise.protocols import load_protocol, suited
 from likewise.terminal.leaderboard import leaderboard_view
+from likewise.training.runs.run_embeddings import embeddings_to_score
 from likewise.training.train import train
 
 from ..models.drawn_photographs import drawn_photographs
@@ -163,6 +167,39 @@ def test_train_is_what_the_comparison_ends_with(found: ComparisonResults, photog
         assert torch.equal(kept[name], value)
     assert run.scores["MAP@R"] == pytest.approx(method.scores["MAP@R"].values[1])
     assert likewise.Embedder.load(tmp_path / "run").embed([photographs / "class 00" / "0.jpg"]).shape == (1, 12)
+    again, look = embeddings_to_score(tmp_path / "run", str(photographs))  # as `likewise evaluate` and `calibrate` do: no further look
+    assert look is not None
+    scores = likewise.evaluate(again.embeddings, again.labels, metrics=("MAP@R",))
+    assert scores["MAP@R"] == pytest.approx(run.scores["MAP@R"], abs=1e-6)
+
+
+def test_what_is_there_goes_on_whatever_would_suit_this_machine(
+    found: ComparisonResults, photographs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a comparison that was begun on a GPU is read where there is none: its own protocol is meant, not another that suits here."""
+    monkeypatch.setattr(request_module, "suited_protocol", lambda *_, **__: suited.Suited("folder"))
+    asked = Request(methods=METHODS, data=photographs, settings=SHORT, trials=2, seeds=2, jobs=1, out=found.folder, device="cpu")
+    again = run_comparison(asked)
+    assert [method.scores for method in again.methods] == [method.scores for method in found.methods]
+    with pytest.raises(ValueError, match=r"holds another comparison: protocol.steps is 4 there and 5 here"):
+        run_comparison(replace(asked, settings=SHORT | {"steps": 5}))
+    with pytest.raises(ValueError, match=r"holds another comparison: protocol.name is 'photos' there and 'folder' here"):
+        run_comparison(replace(asked, protocol="folder"))
+
+
+def test_weights_that_a_machine_chose_are_those_of_what_is_there(photographs: Path) -> None:
+    asked = Request(methods=METHODS, data=photographs, settings=SHORT, device="cpu")
+    datasets, specs = read_datasets(photographs)
+    plan = make_plan(asked, datasets, specs)
+    chosen = {
+        name: with_suited_protocol(asked, datasets, there=replace(plan, protocol=load_protocol(name), weights=digest))[0]
+        for name, digest in (("photos", plan.weights), ("folder-pretrained", WEIGHTS["resnet50"].sha256), ("folder", ""))
+    }
+    assert {name: (request.protocol.name, request.weights) for name, request in chosen.items()} == {  # type: ignore[union-attr]
+        "photos": ("photos", None),
+        "folder-pretrained": ("folder-pretrained", "resnet50"),
+        "folder": ("folder", None),
+    }
 
 
 def test_methods_of_several_levels_are_left_out_in_words(photographs: Path) -> None:
@@ -172,7 +209,8 @@ def test_methods_of_several_levels_are_left_out_in_words(photographs: Path) -> N
         assert [method.name for method in plan.compared] == ["raw"]
         return plan.notes
 
-    (note,) = planned(["raw", "ranked_list_multilevel"])
+    note, of_few_classes = planned(["raw", "ranked_list_multilevel"])
+    assert of_few_classes.startswith("birds: 8 test classes cannot tell")
     assert note.startswith("ranked_list_multilevel has heads at several levels of the network, and protocol photos trains on the features")
     assert "left out" in note
     with pytest.raises(ValueError, match=r"ranked_list_multilevel has heads at several levels.*take other methods, or --set frozen=false"):

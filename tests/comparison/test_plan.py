@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
 from likewise.comparison.baselines import INITIALISED
+from likewise.comparison.conditions import tuning_in_words
 from likewise.comparison.folder import difference
 from likewise.comparison.plan import Claim, Piece, Plan, Source, why_apart
 from likewise.comparison.plan_progress import Progress
@@ -32,7 +34,7 @@ def plan_of(
     folds: int = 2,
     tune: Tune = "all",
     seeds: int = 2,
-    sweeps: dict[str, tuple[int, ...]] | None = None,
+    sweeps: dict[str, tuple[Any, ...]] | None = None,
     methods: tuple[str, ...] = NAMES,
 ) -> Plan:
     found = tuple(map(load_method, methods))
@@ -316,11 +318,61 @@ def test_where_every_set_fails_the_method_file_counts() -> None:
     assert simulation.progress.choice("glyphs", "contrastive") == 1
 
 
+def grid_truth(best: dict[str, dict[str, float]]) -> Callable[[Piece, Progress], float]:
+    """Scores that fall with the distance, in logarithms, from a method's true best values."""
+
+    def score(piece: Piece, progress: Progress) -> float:
+        if piece.kind != "trial":
+            return 0.0
+        values = progress.settings(piece.data, piece.method, piece.number)
+        return 1 / (1 + sum(abs(math.log(values[name] / true)) for name, true in best[piece.method].items()))
+
+    return score
+
+
+@pytest.mark.parametrize("folds", [1, 2])
+def test_grids_of_different_sizes_are_searched_whole_and_their_best_found(folds: int) -> None:
+    names = ("margin", "ranked_list", "raw")  # 9 and 12 combinations, and no grid at all
+    truth = {
+        "margin": {"loss.margin": 0.4, "loss.boundary": 1.0, "rates.base": 3.0},
+        "ranked_list": {"loss.alpha": 1.4, "loss.margin": 0.2, "rates.base": 10.0},
+        "raw": {"rates.base": 1.0},
+    }
+    plan = plan_of(tune="grid", trials=3, folds=folds, methods=names)
+    assert {name: len(sets) for name, sets in plan.sets.items()} == {"margin": 27, "ranked_list": 36, "raw": 3}
+    assert plan.rates == (1.0, 3.0, 0.3)
+    simulation = Simulation(plan, score=grid_truth(truth))
+    tried = [piece for together in simulation.run() for piece in together if piece.kind == "trial" and piece.fold == 0]
+    progress = simulation.progress
+    assert progress.rates_beyond("glyphs") == {3: 10.0}  # ranked list did best at the highest, so that all try one beyond it
+    assert Counter(piece.method for piece in tried) == {"margin": 28, "ranked_list": 37, "raw": 4}
+    for name, best in truth.items():
+        chosen = progress.settings("glyphs", name, progress.choice("glyphs", name))
+        assert {setting: chosen[setting] for setting in best} == best
+    assert progress.is_complete
+    words = tuning_in_words(plan)
+    assert "27 sets of values for Margin, 36 sets of values for Ranked list and 3 sets of values for RAW" in words
+    added = replace(plan_of(tune="grid", trials=3, folds=folds, methods=(*names, "proxy_nca")))
+    grown = plan.extended(added, time="2026-11-16", command="", looked=1)
+    assert grown.sets["proxy_nca"] == added.sets["proxy_nca"]
+
+
+def test_a_plan_is_named_as_before_there_were_grids_and_levels() -> None:
+    table = plan_of(trials=0).as_table()
+    assert "levels" not in table
+    assert all("grid" not in method for method in table["methods"])
+    with_both = replace(plan_of(trials=3, tune="grid", methods=("margin",)), levels=True)
+    again = Plan.from_table(json.loads(json.dumps(with_both.as_table())))
+    assert again == with_both
+    assert again.by_name["margin"].grid == load_method("margin").grid
+
+
 def test_sweeps_vary_one_thing_and_train_nothing_twice() -> None:
     plan = plan_of(trials=0, sweeps={"dim": (4, 8), "batch": (8, 16, 32)})
-    assert plan.points == ("", "dim=4", "batch=8", "batch=32")
+    assert plan.points == ("", "dim=4", "dim=8", "batch=8", "batch=16", "batch=32")
+    assert {point for point, _ in plan.trainings} == {"", "dim=4", "batch=8", "batch=32"}
     assert plan.at_point("dim=4") == replace(plan.protocol, dim=4)
-    for point in plan.points[2:]:
+    for point in plan.points[3:]:
         protocol = plan.at_point(point)
         assert protocol.dim == plan.protocol.dim
         assert protocol.steps == max(1, round(48 / protocol.batch))  # as many images are seen

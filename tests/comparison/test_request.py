@@ -35,6 +35,7 @@ def test_compare_hands_everything_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "folds": 4,
         "seeds": 5,
         "sweeps": {"dim": [6]},
+        "levels": True,
         "weights": "w.pth",
         "jobs": 7,
         "out": "o",
@@ -44,6 +45,8 @@ def test_compare_hands_everything_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "device": "cpu",
         "indifferent": 1.5,
         "keep_networks": True,
+        "keep_items": False,
+        "minutes": 30.0,
         "command": "c",
     }
     assert options.keys() == {entry.name for entry in fields(Request)}

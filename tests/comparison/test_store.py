@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from likewise.comparison import store as store_module
 from likewise.comparison.plan import Piece, Plan
-from likewise.comparison.store import Owner, PieceResult, Store
+from likewise.comparison.running import store as store_module
+from likewise.comparison.running.store import Owner, PieceResult, Store
 
 from .test_plan import plan_of
 

@@ -14,7 +14,7 @@ from likewise.comparison.baselines import BASELINES
 from likewise.comparison.plan import LOOKS, Claim, Piece, Plan
 from likewise.comparison.plan_progress import Progress
 from likewise.comparison.request import PAPER_METHODS
-from likewise.comparison.time_left import seconds_left
+from likewise.comparison.time_left import is_at_most, seconds_left
 
 from .test_plan import by_rate, plan_of
 
@@ -136,3 +136,13 @@ def test_a_piece_that_is_overdue_is_nearly_done() -> None:
     assert early - late == pytest.approx(8.0 - 1.0)
     assert later == late
     assert math.isfinite(late)
+
+
+def test_first_pieces_of_workers_give_an_upper_limit() -> None:
+    """What each of them packed and compiled comes once."""
+    plan = plan_of(trials=0, seeds=3, methods=("contrastive",))
+    pieces = [Piece("final", "glyphs", "", "contrastive", number) for number in range(3)]
+    owners = ("a", "b", "a")
+    claims = {piece.key: Claim(piece, owner, 0, 0.0, 10.0, 0.5, None) for piece, owner in zip(pieces, owners, strict=True)}
+    assert is_at_most(Progress(plan, {piece.key: claims[piece.key] for piece in pieces[:2]}))
+    assert not is_at_most(Progress(plan, claims))

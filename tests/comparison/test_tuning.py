@@ -49,6 +49,34 @@ def test_every_method_has_sets_that_it_takes(name: str, pretrained: bool) -> Non
             assert drawn in kind.choices if isinstance(kind, Choice) else kind.low <= drawn <= kind.high
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_a_grid_is_every_combination_with_every_rate(name: str) -> None:
+    """By nested loops over the values of the file; its own combination first. A method without a grid tries the rates alone."""
+    method = load_method(name).for_protocol("paper-unbiased-cub")
+    sets = draw_sets(method, trials=2, tune="grid", pretrained=True)
+    assert sets[0] == {"rates.base": 1.0} | {setting: at(method, setting) for setting in method.grid}
+    expected = [{"rates.base": rate} for rate in (1.0, 3.0)]
+    for setting, values in method.grid.items():
+        expected = [{**found, setting: value} for found in expected for value in values]
+    assert len(sets) == len(expected)
+    assert all(values in sets for values in expected)
+    for values in sets:
+        with_settings(method, values).make_loss(num_classes=3)
+    assert draw_sets(method, trials=1, tune="grid", pretrained=True) == sets[::2]
+
+
+def test_a_grid_has_what_matters_and_the_files_own_values() -> None:
+    method = replace(load_method("proxy_nca"), grid={"norm": (1.0, 2.0), "loss.scale": (1.0, 2.0)})  # its length is not fixed
+    found = draw_sets(method, trials=1, tune="grid", pretrained=False)
+    assert found == tuple({"rates.base": 1.0, "loss.scale": scale} for scale in (9.0, 1.0, 2.0))
+    endless = replace(method, grid={"loss.scale": tuple(map(float, range(1, 100))), "rates.proxies": tuple(map(float, range(1, 100)))})
+    with pytest.raises(ValueError, match=r"proxy_nca: its grid makes 9,900 sets of values: expected at most 4096"):
+        draw_sets(endless, trials=1, tune="grid", pretrained=False)
+    check_trials(1, "grid")
+    with pytest.raises(ValueError, match="trials=8: with grids, rates are tuned over at most 7 values"):
+        check_trials(8, "grid")
+
+
 @pytest.mark.parametrize("tune", ["rate", "all"])
 @pytest.mark.parametrize("trials", [2, 4, 7])
 def test_every_method_tries_the_same_rates(tune: Tune, trials: int) -> None:

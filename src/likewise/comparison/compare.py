@@ -6,23 +6,27 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack, closing, suppress
-from dataclasses import asdict, replace
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 from typing import Protocol as Interface
 
-from likewise.comparison.database import storage_faults_explained, without_passwords
-from likewise.comparison.folder import BEST, NETWORKS, ComparisonFolder, open_folder
+from likewise.comparison.folder import BEST, NETWORKS, ComparisonFolder, open_folder, plan_in
 from likewise.comparison.gather import Gatherer
-from likewise.comparison.plan import Piece
+from likewise.comparison.plan import Piece, Plan
 from likewise.comparison.plan_progress import OnProgress, Progress
-from likewise.comparison.ray_runner import LOCAL, RayRunner
 from likewise.comparison.request import Request, make_plan, read_datasets, with_suited_protocol
 from likewise.comparison.results import ComparisonResults, MethodResult
+from likewise.comparison.running.database import storage_faults_explained, without_passwords
+from likewise.comparison.running.ray_runner import RayRunner
+from likewise.comparison.running.store import Store
+from likewise.comparison.running.workers import LocalRunner, Orders
+from likewise.comparison.running.workshop import Context, Stopwatch, load_network
+from likewise.comparison.time_left import seconds_left
 from likewise.comparison.tuning import Study, record_studies
-from likewise.comparison.workers import LocalRunner, Orders
-from likewise.comparison.workshop import Context, Stopwatch, load_network
 from likewise.configuration import as_table, with_settings
 from likewise.data.dataset import Dataset
 from likewise.data.ledger import CountedLook
@@ -30,8 +34,14 @@ from likewise.environment import checked_device, device_kind, num_cores
 from likewise.models.bundle import DESCRIPTION
 from likewise.models.embedder import Embedder
 from likewise.progress import ProgressCallback
-from likewise.protocols import load_protocol
-from likewise.training.feeds import embedder_of, make_feed
+from likewise.protocols import Protocol, load_protocol
+from likewise.ray_session import LOCAL
+from likewise.training.feeds import embedder_of, feed_conditions, make_feed
+from likewise.wording import seconds_in_words
+
+
+class TimeIsUp(Exception):
+    """The minutes that a comparison was given are over before all of it is done."""
 
 
 class Runner(Interface):
@@ -44,6 +54,70 @@ class Runner(Interface):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A comparison that is begun or gone on with: what works on it, on what, and until when."""
+
+    request: Request
+    runner: Runner
+    folder: ComparisonFolder
+    about: dict[str, Any]
+    store: Store
+    context: Context  # with the plan as it was then
+    until: float | None
+
+
+@contextmanager
+def opened(request: Request) -> Iterator[Opened]:
+    """The comparison of a request, made if there is none; what it works with is closed in the end."""
+    until = None if request.minutes is None else time.time() + 60 * request.minutes
+    device = checked_device(request.device)
+    with ExitStack() as stack:
+        runner = stack.enter_context(closing(_runner(request, device)))  # first, so that workers start meanwhile
+        datasets, specs = read_datasets(request.data)
+        there = None if request.out is None else plan_in(Path(request.out).absolute(), store=request.store)
+        request, told = with_suited_protocol(request, datasets, there=there)
+        path = Path(default_folder(request, datasets) if request.out is None else request.out).absolute()
+        folder, about = open_folder(
+            path,
+            lambda there: make_plan(request, datasets, specs, there=there, told=told),
+            store=request.store,
+            command=_command(request),
+        )
+        stack.enter_context(storage_faults_explained(path))
+        store = stack.enter_context(closing(folder.store()))
+        plan = store.progress().plan
+        weights = plan.protocol.weights_file(request.weights)
+        weights = None if weights is None else weights.absolute()
+        context = Context(plan, datasets, path, weights, device, folder.comparison, request.keep_items)
+        yield Opened(request, runner, folder, about, store, context, until)
+
+
+def carry_out(comparison: Opened, watch: Stopwatch, *, on_progress: OnProgress, on_preparing: ProgressCallback | None = None) -> Progress:
+    """All pieces that are not done yet; TimeIsUp, if the request's minutes are over before."""
+    context, store = comparison.context, comparison.store
+    progress = store.progress()
+    if not progress.is_complete:
+        if progress.plan.device != device_kind(context.device):
+            raise ValueError(
+                f"the comparison in {context.folder} was begun on {progress.plan.device} and this is {context.device}, whose scores do "
+                "not compare: go on there; a finished one can be read anywhere"
+            )
+        store.forget_failures()
+        on_progress(progress)
+        if frozen_protocols(progress.plan) and comparison.request.ray in (None, LOCAL):  # machines elsewhere compute their own
+            with watch.measures("features"):
+                compute_features(context, on_preparing)
+    while not progress.is_complete:  # again, where another process adds to it as it ends
+        orders = Orders(context, comparison.folder.url, comparison.folder.comparison, comparison.until)
+        with watch.measures("pieces"):
+            comparison.runner.run(orders, on_progress)
+        progress = store.progress()
+        if orders.are_over and not progress.is_complete:
+            raise TimeIsUp(_how_far(progress))
+    return progress
+
+
 def run_comparison(
     request: Request, *, on_progress: OnProgress = lambda progress: None, on_preparing: ProgressCallback | None = None
 ) -> ComparisonResults:
@@ -52,48 +126,19 @@ def run_comparison(
     Without a report: `likewise.compare` writes one.  on_preparing: is told how far what all pieces need is, before the first of them.
     """
     watch = Stopwatch()
-    device = checked_device(request.device)
     with ExitStack() as until_gathered:
         with watch.measures("start-up"):
-            runner = until_gathered.enter_context(closing(_runner(request, device)))  # first, so that workers start meanwhile
-            datasets, specs = read_datasets(request.data)
-            request, told = with_suited_protocol(request, datasets)
-            path = Path(default_folder(request, datasets) if request.out is None else request.out).absolute()
-            folder, about = open_folder(
-                path,
-                lambda there: make_plan(request, datasets, specs, there=there, told=told),
-                store=request.store,
-                command=_command(request),
-            )
-            until_gathered.enter_context(storage_faults_explained(path))
-            store = until_gathered.enter_context(closing(folder.store()))
-            progress = before = store.progress()
-            weights = progress.plan.protocol.weights_file(request.weights)
-            weights = None if weights is None else weights.absolute()
-            context = Context(progress.plan, datasets, path, weights, device, folder.comparison)
-        if not progress.is_complete:
-            if progress.plan.device != device_kind(device):
-                raise ValueError(
-                    f"the comparison in {path} was begun on {progress.plan.device} and this is {device}, whose scores do not compare: go "
-                    "on there; a finished one can be read anywhere"
-                )
-            store.forget_failures()
-            on_progress(progress)
-            if progress.plan.protocol.frozen and request.ray in (None, LOCAL):  # machines elsewhere compute their own
-                with watch.measures("features"):
-                    compute_features(context, on_preparing)
-        while not progress.is_complete:  # again, where another process adds to it as it ends
-            with watch.measures("pieces"):
-                runner.run(Orders(context, folder.url, folder.comparison), on_progress)
-            progress = store.progress()
-        context = replace(context, plan=progress.plan)
+            comparison = until_gathered.enter_context(opened(request))
+            before = comparison.store.progress()
+        progress = carry_out(comparison, watch, on_progress=on_progress, on_preparing=on_preparing)
+        folder, runner, context = comparison.folder, comparison.runner, replace(comparison.context, plan=progress.plan)
         with watch.measures("statistics"):
             indifferent = None if request.indifferent is None else request.indifferent / 100
-            gatherer = Gatherer(context, store, about, progress, indifferent=indifferent)
+            gatherer = Gatherer(context, comparison.store, comparison.about, progress, indifferent=indifferent)
             busy = gatherer.seconds_since(before.claims)
             _record_tuning(folder, gatherer.progress)
             results = gatherer.results()
-    with storage_faults_explained(path), watch.measures("saving the best"):
+    with storage_faults_explained(folder.path), watch.measures("saving the best"):
         best = keep_best(folder, context, results, progress, keep_networks=request.keep_networks)
     waiting = max(0.0, watch.seconds.pop("pieces", 0.0) * runner.jobs - busy)
     features = watch.seconds.pop("features", 0.0)  # by all jobs' cores, though in this process
@@ -102,7 +147,7 @@ def run_comparison(
         time_spent=results.time_spent | {"waiting": waiting} | ({"features": features * runner.jobs} if features else {}),
         elapsed=gatherer.progress.elapsed + features,
         jobs=runner.jobs,
-        folder=path,
+        folder=folder.path,
         used=progress.plan.methods,
         best=best,
     )
@@ -111,18 +156,31 @@ def run_comparison(
     return results
 
 
+def _how_far(progress: Progress) -> str:
+    done = sum(claim.finished is not None for claim in progress.claims.values())
+    left = seconds_left(progress, now=time.time())
+    about = "" if left is None else f", and about {seconds_in_words(left)} are left"
+    return f"the time is up: {done} of {len(progress.expected())} pieces are done{about}; the same command goes on from there"
+
+
 def compute_features(context: Context, on_preparing: ProgressCallback | None) -> None:
     """The features of all images by a frozen backbone, computed by all cores at once, into the cache that every worker reads.
 
     Test images are among them, as nothing but pixels and weights decides a feature: no label is read, and no piece sees one before the
     guard opens.
     """
-    protocol = context.plan.protocol
-    for name, dataset in context.datasets.items():
-        make_feed(dataset, protocol, weights=context.weights, device=context.device, trains=False, on_progress=on_preparing)
-        if protocol.views > 1:
-            train = context.split(name).train_part(dataset)
-            make_feed(train, protocol, weights=context.weights, device=context.device, on_progress=on_preparing)
+    for protocol in frozen_protocols(context.plan):
+        for name, dataset in context.datasets.items():
+            make_feed(dataset, protocol, weights=context.weights, device=context.device, trains=False, on_progress=on_preparing)
+            if protocol.views > 1:
+                train = context.split(name).train_part(dataset)
+                make_feed(train, protocol, weights=context.weights, device=context.device, on_progress=on_preparing)
+
+
+def frozen_protocols(plan: Plan) -> list[Protocol]:
+    """Those among the points of a plan that train on features, one for each kind of them."""
+    frozen = [protocol for protocol in map(plan.at_point, plan.points) if protocol.frozen]
+    return list({feed_conditions(protocol): protocol for protocol in frozen}.values())
 
 
 def default_folder(request: Request, datasets: Mapping[str, Dataset]) -> Path:
@@ -151,12 +209,17 @@ def keep_best(
             if place.is_dir():
                 kept[board.dataset] = place
         if not keep_networks:
-            for piece in progress.final_pieces():
-                if progress.is_done(replace(piece, kind="score")):
-                    context.network_file(piece).unlink(missing_ok=True)
-            with suppress(OSError):  # what another process has added is still to be scored
-                (folder.path / NETWORKS).rmdir()
+            remove_scored(context, progress)
     return kept
+
+
+def remove_scored(context: Context, progress: Progress) -> None:
+    """The networks that are scored go."""
+    for piece in progress.final_pieces():
+        if progress.is_done(replace(piece, kind="score")):
+            context.network_file(piece).unlink(missing_ok=True)
+    with suppress(OSError):  # what another process has added is still to be scored
+        (context.folder / NETWORKS).rmdir()
 
 
 def _method_of(place: Path) -> str:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from likewise.comparison.baselines import BASELINES
-from likewise.comparison.database import sqlite_url, use_write_ahead_log, without_passwords
 from likewise.comparison.plan import Plan
-from likewise.comparison.store import Store
-from likewise.configuration import differing
+from likewise.comparison.running.database import sqlite_url, use_write_ahead_log, without_passwords
+from likewise.comparison.running.store import Store
+from likewise.configuration import as_table, differing
 from likewise.environment import versions
 from likewise.files import is_unfinished, locked, write_whole
 
@@ -100,6 +100,16 @@ def find_folder(path: Path, *, store: str | None = None) -> ComparisonFolder | N
     return ComparisonFolder(path, store, mark["id"])
 
 
+def plan_in(path: Path, *, store: str | None = None) -> Plan | None:
+    """The plan of the comparison in this folder; None if it holds none."""
+    folder = find_folder(path, store=store)
+    if folder is None:
+        return None
+    with closing(folder.store()) as database:
+        stored = database.plan()
+    return None if stored is None else Plan.from_table(stored[0])
+
+
 def difference(stored: Plan, asked: Plan) -> str | None:
     """The first thing that two plans do not agree on, in words; None if they are the same comparison."""
     differences = differing(_comparable(stored), _comparable(asked))
@@ -125,7 +135,7 @@ def _begin(path: Path, plan: Plan, *, store: str | None, command: str) -> tuple[
 
 
 def _comparable(plan: Plan) -> dict[str, Any]:
-    table = plan.as_table()
+    table: dict[str, Any] = as_table(plan)  # all of it, so that a message has both values
     for name in ("sets", "notes", "extensions"):  # the first two follow from what is compared, as do the baselines
         del table[name]
     table["data"] = {

@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from likewise.comparison.baselines import competes
-from likewise.comparison.conditions import equal_conditions
+from likewise.comparison.conditions import edge_notes, equal_conditions, steps_note
 from likewise.comparison.folder import EMBEDDINGS, ITEMS, OPENINGS
-from likewise.comparison.plan import DECIDING_SCORE, Claim, Piece, why_apart
+from likewise.comparison.level_scores import queries_of
+from likewise.comparison.plan import CANNOT_TUNE, DECIDING_SCORE, Claim, Piece, why_apart
 from likewise.comparison.plan_progress import Progress
-from likewise.comparison.results import ComparisonResults, Curve, MethodResult, TestItems, Trial, point_in_words
-from likewise.comparison.statistics import estimates, judged, rank_test
-from likewise.comparison.store import PieceResult, Store
+from likewise.comparison.results import ComparisonResults, Curve, MethodResult, TestItems, Trial
+from likewise.comparison.running.store import PieceResult, Store
+from likewise.comparison.running.workshop import SCORING, Context
+from likewise.comparison.statistics import estimates, judged, level_results, rank_test, verdict_among
+from likewise.comparison.sweeping.sweep_notes import adapted_notes, left_out_notes
+from likewise.comparison.sweeping.sweeps import method_at, point_in_words, points_of
+from likewise.comparison.sweeping.swept_methods import LeftOut, SweptMethod
 from likewise.comparison.tuning import trial_score, trial_state
-from likewise.comparison.workshop import SCORING, Context
 from likewise.configuration import as_table
 from likewise.data.guard import Opening, Seal, TestGuard
 from likewise.data.ledger import CountedLook
-from likewise.data.packed import left_out
+from likewise.data.packing.packed import left_out
 from likewise.environment import versions
+from likewise.evaluation.certainty.verdict import Verdict
 from likewise.evaluation.retrieval import PerQuery
-from likewise.evaluation.verdict import Verdict
-from likewise.methods import RATE, Method, at
-from likewise.wording import count_of, listed
+from likewise.methods import Method, at
+from likewise.wording import count_of
 
 RECORD_FAULT = (
     f"the record of looks at the test classes ({OPENINGS}) was deleted or edited after scores were stored: what it says now is not all "
     "that happened"
 )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A method at a point, and combinations of its levels; and the queries of each, one entry a seed."""
+
+    results: list[MethodResult]
+    queries: dict[str, list[PerQuery]]
 
 
 class Gatherer:
@@ -47,6 +59,8 @@ class Gatherer:
         self.notes: list[str] = [*context.plan.notes]
         self._seals: dict[str, list[Seal]] = defaultdict(list)  # data set -> of the guard's record, as each score was stored
         self._looks: dict[str, CountedLook] = {}  # data set -> as it was stored with the first pictures
+        self._found: dict[tuple[str, str, str], _Found] = {}  # by data set, point and method: each is read once
+        self._failures: dict[tuple[str, str, str], str] = {}  # why one could not
 
     def seconds_since(self, before: Mapping[str, Claim]) -> float:
         """What the pieces took that were not finished then."""
@@ -59,24 +73,30 @@ class Gatherer:
         looks = {source.name: self._look(source.name, self.context.split(source.name).test) for source in plan.data}
         methods: list[MethodResult] = []
         verdicts: dict[tuple[str, str], Verdict] = {}
+        level_verdicts: dict[tuple[str, str, str], Verdict] = {}
+        swept: list[SweptMethod] = []
         for source in plan.data:
-            at_points = {
-                point: self._at_point(source.name, point, look_number(looks[source.name], plan.num_looks)) for point in plan.points
-            }
-            sweeps = [{}, *({name: value} for name, values in plan.sweeps.items() for value in values)]
-            for sweep in sweeps:
-                found, verdict = at_points[plan.canonical(point_in_words(sweep))]
-                methods += [replace(result, sweep=sweep) for result in found]
+            look = look_number(looks[source.name], plan.num_looks)
+            sweeps = [{}, *(settings for sweep, values in plan.sweeps.items() for settings in points_of(sweep, values))]
+            for settings in sweeps:
+                point = point_in_words(settings)
+                found, verdict, of_levels = self._at_point(source.name, point, look)
+                methods += [replace(result, sweep=settings) for result in found]
                 if verdict is not None:
-                    verdicts[source.name, point_in_words(sweep)] = verdict
+                    verdicts[source.name, point] = verdict
+                level_verdicts |= {(source.name, point, name): on_levels for name, on_levels in of_levels.items()}
+            swept += [self._swept(source.name, sweep, method, look) for sweep in plan.sweeps for method in plan.compared]
+        left_out = [entry for source in plan.data for entry in self._left_out(source.name)]
+        self.notes += left_out_notes(plan, left_out) + adapted_notes(methods)
         if not methods:
             raise ValueError(f"no method could be scored: {'; '.join(dict.fromkeys(self.notes)) or 'see the store'}")
         average_ranks, critical_difference = self._ranks(methods)
         record: list[Opening] = []
         record_fault = ""
         for source in plan.data:
-            self._note_edges(source.name)
-            self._note_steps(source.name, methods)
+            self.notes += edge_notes(self.progress, source.name)
+            if plan.protocol.equal == "time":
+                self.notes.append(steps_note(source.name, methods))
             split = self.context.split(source.name)
             openings = split.test.record
             record += openings
@@ -113,8 +133,12 @@ class Gatherer:
             num_looks=plan.num_looks,
             extensions=plan.extensions,
             tune=plan.tune,
+            can_be_tuned=not any(note.startswith(CANNOT_TUNE) for note in plan.notes),
             notes=tuple(dict.fromkeys(self.notes)),
             verdicts=verdicts,
+            level_verdicts=level_verdicts,
+            swept=tuple(entry for entry in swept if entry.points),
+            left_out=tuple(left_out),
             indifferent=self.indifferent,
             average_ranks=average_ranks,
             critical_difference=critical_difference,
@@ -138,18 +162,65 @@ class Gatherer:
         self.notes += [f"{data}: {note}" for note in look.notes]
         return max((found for found in (self._looks.get(data), look) if found is not None), key=lambda found: found.number)
 
-    def _at_point(self, data: str, point: str, look: int) -> tuple[list[MethodResult], Verdict | None]:
-        """Every method that could be scored, the verdict among those under equal conditions."""
+    def _at_point(self, data: str, point: str, look: int) -> tuple[list[MethodResult], Verdict | None, dict[str, Verdict]]:
+        """Every method that could be scored, the verdict among those under equal conditions, and those on a method's levels, by method."""
         results: list[MethodResult] = []
         queries: dict[str, list[PerQuery]] = {}
+        on_levels: dict[str, Verdict] = {}
         for method in self.plan.methods:
-            if self.plan.is_at(method, point) and (result := self._method(method, data, point, queries)) is not None:
-                results.append(result)
-        return judged(results, queries, look=look, indifferent=self.indifferent)
+            found = self._found_at(data, point, method)
+            results += found.results
+            queries |= found.queries
+            if len(found.results) > 1:
+                of_levels = verdict_among(found.queries, look=look, indifferent=self.indifferent)
+                on_levels |= {} if of_levels is None else {method.name: of_levels}
+        return *judged(results, queries, look=look, indifferent=self.indifferent), on_levels
 
-    def _method(self, method: Method, data: str, point: str, queries: dict[str, list[PerQuery]]) -> MethodResult | None:
+    def _place(self, data: str, point: str, method: Method) -> tuple[str, str, str]:
+        """Where the trainings of a method for a point are."""
+        return data, self.plan.places[method.name, point], method.name
+
+    def _found_at(self, data: str, point: str, method: Method) -> _Found:
+        """Nothing where it takes no part, or could not be scored."""
+        if (method.name, point) not in self.plan.places:
+            return _Found([], {})
+        place = self._place(data, point, method)
+        if place not in self._found:
+            self._found[place] = self._method(method, data, place[1])
+        return self._found[place]
+
+    def _swept(self, data: str, sweep: str, method: Method, look: int) -> SweptMethod:
+        """A method over a sweep, its points judged beside each other."""
+        scored, left_out, queries = {}, {}, {}
+        for settings in points_of(sweep, self.plan.sweeps[sweep]):
+            point = point_in_words(settings)
+            found = self._found_at(data, point, method)
+            if found.results:
+                scored[point], queries[point] = settings, found.queries[method.name]
+            else:
+                left_out[point] = self._why_left_out(data, point, method)
+        verdict = verdict_among(queries, look=look, indifferent=self.indifferent)
+        return SweptMethod(data, sweep, method.name, method.title, scored, verdict, left_out)
+
+    def _why_left_out(self, data: str, point: str, method: Method) -> str:
+        absent = self.plan.absences.get((method.name, point))
+        return absent or self._failures[self._place(data, point, method)].removeprefix(f"{method.name}: ")
+
+    def _left_out(self, data: str) -> list[LeftOut]:
+        """Every method that has no result at a point; baselines only where they are anything but absent."""
+        return [
+            LeftOut(data, point, method.name, method.title, self._why_left_out(data, point, method))
+            for point in self.plan.points
+            for method in self.plan.methods
+            if not self._found_at(data, point, method).results
+            and (method in self.plan.compared or (method.name, point) in self.plan.places)
+        ]
+
+    def _method(self, method: Method, data: str, point: str) -> _Found:
+        """The method, and combinations of its levels where they are scored. Nothing if it could not be scored."""
         trainings: list[PieceResult] = []
         scored: list[PieceResult] = []
+        place = data, point, method.name
         for seed in range(self.plan.seeds_of(method)):
             final = Piece("final", data, point, method.name, seed)
             for piece, into in ((final, trainings), (replace(final, kind="score"), scored)):
@@ -158,12 +229,15 @@ class Gatherer:
                 result = self._result(piece)
                 if result.failure is None:
                     into.append(result)
-                else:
+                    continue
+                self._failures.setdefault(place, result.failure)
+                if not point:
                     self.notes.append(f"{method.title} failed with {piece.in_words}: {result.failure}")
         if len(scored) < self.plan.seeds_of(method):  # fewer seeds than the others have would not be equal conditions
-            return None
+            return _Found([], {})
         self._note_skipped(data, "training", trainings[0].facts["skipped"])
-        queries[method.name] = [PerQuery.from_bytes(result.arrays) for result in scored if result.arrays is not None]
+        stored = [PerQuery.from_bytes(result.arrays) for result in scored if result.arrays is not None]
+        queries = [queries_of(seed) for seed in stored]
         self.notes += [f"{data}: {note}" for note in scored[0].facts["notes"]]
         chosen = self.progress.choice(data, method.name)
         untuned = chosen is None and method.name in self.plan.sets
@@ -176,23 +250,29 @@ class Gatherer:
         if chosen is not None and curves and not point:
             curves[0] = self._with_validation(curves[0], data, method.name, chosen)
         width, seedless = scored[0].facts["width"], competes(method)
-        return MethodResult(
+        whole = MethodResult(
             name=method.name,
             title=f"{method.title} ({width:,}-d)" if seedless and width != self.plan.protocol.dim else method.title,
             dataset=data,
-            apart=", ".join(filter(None, (why_apart(method, self.plan.at_point(point), width), "not tuned" if untuned else ""))),
+            apart=", ".join(
+                filter(None, (why_apart(method_at(method, point), self.plan.at_point(point), width), "not tuned" if untuned else ""))
+            ),
             dim=width,
             settings=settings,
             defaults={name: at(method, name) for name in settings},
-            scores=estimates([result.facts["scores"] for result in scored], queries[method.name], seedless=seedless),
+            scores=estimates([result.facts["scores"] for result in scored], queries, seedless=seedless),
             seconds=tuple(result.facts["training_seconds"] for result in trainings),
             memory_bytes=max(result.facts["peak_bytes"] for result in trainings),
             curves=tuple(curves),
             trials=tuple(self._trials(data, method.name)) if not point else (),
             published={name: value / 100 for name, value in method.published.get(self.plan.protocol.name, {}).items()},
-            embeddings=self.context.folder / EMBEDDINGS / scored[0].facts["embeddings"],
+            embeddings=self.context.folder / EMBEDDINGS / scored[0].facts["embeddings"] if "embeddings" in scored[0].facts else None,
             seedless=seedless,
+            adapted=trainings[0].facts.get("adapted", ""),
+            planes=tuple(self.context.folder / EMBEDDINGS / result.facts["plane"] for result in scored if "plane" in result.facts),
         )
+        of_levels, queries_of_levels = level_results(whole, [result.facts.get("levels", []) for result in scored], stored)
+        return _Found([whole, *of_levels], {method.name: queries} | queries_of_levels)
 
     def _trials(self, data: str, method: str) -> list[Trial]:
         trials = []
@@ -232,30 +312,6 @@ class Gatherer:
     def _note_skipped(self, data: str, part: str, skipped: list[str]) -> None:
         if skipped:
             self.notes.append(f"{data}: {left_out(skipped, what=f'{part} images')}")
-
-    def _note_steps(self, data: str, methods: Sequence[MethodResult]) -> None:
-        """How many steps each method took, where time is what is equal."""
-        if self.plan.protocol.equal == "time":
-            taken = [
-                f"{method.title} {round(np.mean([curve.steps[-1] for curve in method.curves])):,}"
-                for method in methods
-                if method.dataset == data and not method.sweep and method.curves
-            ]
-            self.notes.append(f"{data}: steps taken in the same time: {listed(taken)}")
-
-    def _note_edges(self, data: str) -> None:
-        """Which methods did best at an edge of the rates they tried."""
-        where = f"{data}: " if len(self.plan.data) > 1 else ""
-        titles: dict[tuple[str, float], list[str]] = defaultdict(list)
-        for name in self.plan.sets:
-            rates = [self.progress.settings(data, name, number)[RATE] for number in self.progress.set_numbers(data, name)]
-            choice = self.progress.choice(data, name)
-            rate = self.progress.settings(data, name, choice).get(RATE)
-            if rate is not None and rate in (min(rates), max(rates)):
-                titles["higher" if rate == max(rates) else "lower", rate].append(self.plan.by_name[name].title)
-        for (side, rate), methods in titles.items():
-            edge = f"the {'highest' if side == 'higher' else 'lowest'} rate tried, {rate:g} times the protocol's"
-            self.notes.append(f"{where}{listed(methods)} did best at {edge}: a {side} one might do better")
 
     def _ranks(self, methods: list[MethodResult]) -> tuple[dict[str, float], float | None]:
         """Average ranks over the data sets of the methods that were scored on all of them."""

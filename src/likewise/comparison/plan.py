@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from likewise.comparison.baselines import competes, is_baseline
+from likewise.comparison.sweeping.sweeps import Sweeps, method_at, point_in_words, points_of, protocol_at, reduced, why_absent
 from likewise.comparison.tuning import num_parts
 from likewise.configuration import as_table, from_table
 from likewise.evaluation.metrics import CLUSTERING_METRICS
@@ -15,7 +16,7 @@ from likewise.methods import RATE, Head, HeadKind, Method
 from likewise.protocols import Protocol, Tune
 from likewise.wording import count_of, listed
 
-SWEEPABLE = ("dim", "batch")
+CANNOT_TUNE = "nothing was tuned, as no training classes can be held out for it"  # how the note on that begins
 DECIDING_SCORE = "MAP@R"  # what sets of values are chosen by, and methods ranked
 
 Kind = Literal["trial", "final", "score", "items"]
@@ -24,6 +25,8 @@ LOOKS: tuple[Kind, ...] = ("score", "items")  # those that see test classes
 
 # Of a score beside a training, about, for the time left. k-means is most of it: 0.45 of a training under quick, measured.
 RETRIEVAL_COST, CLUSTERING_COST, LITTLE = 0.1, 0.3, 0.05
+
+LATER = ("levels",)  # fields of plans that came later
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Piece:
 
     kind: Kind
     data: str  # name of the data set
-    point: str = ""  # of a sweep: "dim=64"; empty: the protocol as it is
+    point: str = ""  # of a sweep: "dim=64"; empty: method and protocol as they are
     method: str = ""
     number: int = 0  # of the set of values (trial) or the seed (final, score)
     fold: int = 0
@@ -114,17 +117,26 @@ class Plan:
     folds: int  # that a set of values runs; 1: half of the training classes are held out, once
     seeds: int
     tune: Tune = "rate"
-    sweeps: dict[str, tuple[int, ...]] = field(default_factory=dict)  # "dim" or "batch" -> values
+    sweeps: Sweeps = field(default_factory=dict)
+    levels: bool = False  # combinations of a network's levels are scored too
     weights: str = ""  # digest of the file
     device: Literal["cpu", "cuda"] = "cpu"
     sets: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)  # method -> the sets of values that tuning tries
-    notes: tuple[str, ...] = ()  # what had to be decided otherwise than was asked for
+    notes: tuple[str, ...] = ()  # what had to be decided otherwise than was asked for; CANNOT_TUNE among it
     extensions: tuple[Extension, ...] = ()
 
     def as_table(self) -> dict[str, Any]:
-        """As the store holds it; `from_table` makes it again."""
+        """As the store holds it; `from_table` makes it again.
+
+        What plans did not have at first is left out where there is nothing of it: what names a plan by its content, as the record of looks
+        does, names one of old as it did then.
+        """
         table: dict[str, Any] = as_table(self)
-        return table
+        return {
+            name: [plain_table(method) for method in self.methods] if name == "methods" else value
+            for name, value in table.items()
+            if value or name not in LATER
+        }
 
     @staticmethod
     def from_table(table: Mapping[str, Any]) -> Plan:
@@ -148,14 +160,16 @@ class Plan:
         methods, baselines = self.compared, self.methods[len(self.compared) :]
         seeds = max(self.seeds, asked.seeds)
         extension = Extension(time, command, seeds, tuple(method.name for method in new), looked)
-        sets = {
-            method.name: tuple(own | {RATE: rate} for own, rate in zip(asked.sets[method.name], self.rates, strict=True))
-            for method in new
-            if self.trials and asked.trials == self.trials
-        }
+        sets = {method.name: self._with_rates(asked.sets[method.name]) for method in new if self.trials and asked.trials == self.trials}
         return replace(
             self, methods=(*methods, *new, *baselines), seeds=seeds, sets=self.sets | sets, extensions=(*self.extensions, extension)
         )
+
+    def _with_rates(self, sets: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        """The sets of values of a method that is added, with the rates that the others tried; a grid has the same anyway."""
+        if self.tune == "grid":
+            return sets
+        return tuple(own | {RATE: rate} for own, rate in zip(sets, self.rates, strict=True))
 
     @cached_property
     def compared(self) -> tuple[Method, ...]:
@@ -176,36 +190,49 @@ class Plan:
 
     @cached_property
     def points(self) -> tuple[str, ...]:
-        """The protocol as it is, and every other point of the sweeps; one setting varies at a time."""
-        varied = (f"{name}={value}" for name, values in self.sweeps.items() for value in values)
-        return tuple(dict.fromkeys(("", *(self.canonical(point) for point in varied))))
+        """Methods and protocol as they are, and every point of the sweeps; what a sweep does not name stays as it is."""
+        varied = (point_in_words(settings) for sweep, values in self.sweeps.items() for settings in points_of(sweep, values))
+        return tuple(dict.fromkeys(("", *varied)))
 
-    def canonical(self, point: str) -> str:
-        """Where a sweep meets the protocol as it is, nothing is trained twice."""
-        return "" if point and self.at_point(point) == self.protocol else point
+    @cached_property
+    def absences(self) -> dict[tuple[str, str], str]:
+        """Why a method takes no part at a point, by both."""
+        why = {(method.name, point): why_absent(method, point) for point in self.points for method in self.methods}
+        return {place: reason for place, reason in why.items() if reason}
+
+    @cached_property
+    def places(self) -> dict[tuple[str, str], str]:
+        """Where a method is trained for a point, by both: where it has some of the settings anyway, at the others alone, or at ""."""
+        tuned = {name: tuple(sets[0]) for name, sets in self.sets.items()}
+        return {
+            (method.name, point): reduced(point, method, self.protocol, tuned=tuned.get(method.name, ()))
+            for point in self.points
+            for method in self.methods
+            if (method.name, point) not in self.absences
+        }
+
+    @cached_property
+    def trainings(self) -> tuple[tuple[str, str], ...]:
+        """What is trained: points with names of methods, each once."""
+        return tuple(dict.fromkeys((point, name) for (name, _), point in self.places.items()))
 
     def at_point(self, point: str) -> Protocol:
-        """The protocol at a point of a sweep. As many images are seen with any batch size."""
-        if not point:
-            return self.protocol
-        name, value = point.split("=")
-        if name == "batch":
-            steps = max(1, round(self.protocol.steps * self.protocol.batch / int(value)))
-            return replace(self.protocol, batch=int(value), steps=steps)
-        return replace(self.protocol, dim=int(value))
-
-    def is_at(self, method: Method, point: str) -> bool:
-        """A method with a dimension of its own has no place in a sweep over dimensions, nor in any sweep what is not trained."""
-        return not point or (not competes(method) and (not point.startswith("dim=") or method.head.dim is None))
+        """The protocol at a point of a sweep."""
+        return protocol_at(self.protocol, point)
 
     def cost(self, piece: Piece) -> float:
         """What a piece costs beside a training of one network, about: for the time left."""
         if piece.kind == "score":
-            return RETRIEVAL_COST + CLUSTERING_COST * any(name in CLUSTERING_METRICS for name in self.protocol.metrics)
+            times = 2 ** len(self.by_name[piece.method].head.levels) - 1 if self.levels else 1
+            return times * (RETRIEVAL_COST + CLUSTERING_COST * any(name in CLUSTERING_METRICS for name in self.protocol.metrics))
         if piece.kind == "items" or is_baseline(self.by_name[piece.method]):
             return LITTLE
-        members = 1 if self.protocol.equal == "time" else self.by_name[piece.method].ensemble.members
-        return members * (1 - 1 / num_parts(self.folds) if piece.kind == "trial" else 1.0)
+        if self.protocol.equal == "time":
+            return 1.0 if piece.kind == "final" else 1 - 1 / num_parts(self.folds)
+        there = self.at_point(piece.point)
+        seen = there.steps * there.batch / (self.protocol.steps * self.protocol.batch)
+        members = method_at(self.by_name[piece.method], piece.point).ensemble.members
+        return seen * members * (1 - 1 / num_parts(self.folds) if piece.kind == "trial" else 1.0)
 
     @property
     def measures_time(self) -> bool:
@@ -215,7 +242,13 @@ class Plan:
     @cached_property
     def rates(self) -> tuple[float, ...]:
         """The learning rates that every method tries, as multiples of the protocol's; empty without tuning."""
-        return tuple(values[RATE] for values in next(iter(self.sets.values()), ()))
+        return tuple(dict.fromkeys(values[RATE] for values in next(iter(self.sets.values()), ())))
+
+
+def plain_table(method: Method | None) -> dict[str, Any] | None:
+    """A method as plans hold it; without a grid where it has none, as methods were before there were grids."""
+    table: dict[str, Any] | None = as_table(method)
+    return table if table is None or table["grid"] else {name: value for name, value in table.items() if name != "grid"}
 
 
 OTHER_HEADS: dict[HeadKind, str] = {
@@ -239,6 +272,8 @@ def why_apart(method: Method, protocol: Protocol, width: int) -> str:
         reasons.append(f"{method.ensemble.members} models")
     if len(method.head.levels) > 1:
         reasons.append(f"{len(method.head.levels)} levels")
+    if method.head.learners:
+        reasons.append(f"{method.head.learners} attention masks")
     if method.head.kind != Head.kind:
         reasons.append(OTHER_HEADS[method.head.kind])
     if method.head.binary:

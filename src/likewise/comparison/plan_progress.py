@@ -11,9 +11,10 @@ from functools import cached_property
 from statistics import median
 from typing import Any, Literal, TypeAlias
 
-from likewise.comparison.plan import Claim, Piece, Plan
+from likewise.comparison.plan import Claim, Piece, Plan, plain_table
+from likewise.comparison.sweeping.sweeps import method_at
 from likewise.comparison.tuning import INSIDE, edge_of, next_rate, survivors, winner
-from likewise.configuration import as_table, with_settings
+from likewise.configuration import with_settings
 from likewise.methods import RATE, Method
 from likewise.protocols import Protocol
 
@@ -38,7 +39,7 @@ class Progress:
         return [self.claims[piece.key].score for piece in pieces if self.is_done(piece)]
 
     def rates_beyond(self, data: str) -> dict[int, float]:
-        """Further rates that every method tries, by the number of their set: one beyond each edge at which some method did best.
+        """Further rates that every method tries, numbered after those that all try: one beyond each edge at which some method did best.
 
         They are judged by the first fold of the sets that were drawn, and only once: that a further rate is best widens nothing again.
         What one method has shown is not undone by another, so that a rate once named here stays.
@@ -64,13 +65,19 @@ class Progress:
 
     def _edge(self, data: str, method: str) -> Literal["lowest", "highest", ""] | None:
         """Where the method's best rate lies among those drawn; None while it has not tried them all."""
-        first = [Piece("trial", data, "", method, number) for number in range(len(self.plan.rates))]
-        return edge_of(self.plan.rates, [self.claims[piece.key].score for piece in first]) if all(map(self.is_done, first)) else None
+        rates = [values[RATE] for values in self.plan.sets[method]]
+        first = [Piece("trial", data, "", method, number) for number in range(len(rates))]
+        return edge_of(rates, [self.claims[piece.key].score for piece in first]) if all(map(self.is_done, first)) else None
+
+    def _beyond(self, data: str, method: str) -> dict[int, float]:
+        """The further rates by the numbers that their sets have with this method, after those that were drawn for it."""
+        further = len(self.plan.sets.get(method, ())) - len(self.plan.rates)
+        return {number + further: rate for number, rate in self.rates_beyond(data).items()}
 
     def set_numbers(self, data: str, method: str) -> list[int]:
         """The sets of values that are known to be tried, by their number."""
         drawn = self.plan.sets.get(method, ())
-        return [*range(len(drawn)), *(self.rates_beyond(data) if drawn else ())]
+        return [*range(len(drawn)), *(self._beyond(data, method) if drawn else ())]
 
     def settings(self, data: str, method: str, number: int | None) -> dict[str, Any]:
         """A set of values; of one with a rate beyond those drawn, everything else is the best drawn set's. None: the method file's."""
@@ -80,11 +87,15 @@ class Progress:
         if number < len(drawn):
             return drawn[number]
         first = {i: self.fold_scores(data, method, i)[:1] for i in range(len(drawn))}
-        return drawn[winner(first, num_folds=1) or 0] | {RATE: self.rates_beyond(data)[number]}
+        return drawn[winner(first, num_folds=1) or 0] | {RATE: self._beyond(data, method)[number]}
 
     def method_with(self, data: str, method: str, number: int | None) -> Method:
         """A method with one of its sets of values; None: as its file has it."""
         return with_settings(self.plan.by_name[method], self.settings(data, method, number))
+
+    def method_for(self, piece: Piece) -> Method:
+        """The method of a final training: with the values that were chosen, and those of its point."""
+        return method_at(self.method_with(piece.data, piece.method, self.choice(piece.data, piece.method)), piece.point)
 
     def trial_pieces(self, data: str, method: str) -> list[Piece]:
         """The trials of one method that are known to be needed: the first fold of all sets, then the other folds of the better half."""
@@ -116,11 +127,11 @@ class Progress:
         of what is stored, the same for every worker and for whoever goes on.
         """
         protocol = self.plan.at_point(piece.point)
-        if not self.plan.measures_time:
+        if not self.plan.measures_time or protocol.seconds:
             return protocol
         paces = []
         for method in self._first_methods:
-            trials = [Piece("trial", piece.data, "", method, number) for number in range(len(self.plan.rates))]
+            trials = [Piece("trial", piece.data, "", method, number) for number in range(len(self.plan.sets[method]))]
             spent = [self.claims[trial.key].seconds for trial in trials]
             if measured := [seconds for seconds in spent if seconds is not None]:
                 paces.append(median(measured))
@@ -136,10 +147,9 @@ class Progress:
     def final_pieces(self) -> Iterator[Piece]:
         for seed in range(self.plan.seeds):
             for source in self.plan.data:
-                for point in self.plan.points:
-                    for method in self.plan.methods:
-                        if self.plan.is_at(method, point) and seed < self.plan.seeds_of(method):
-                            yield Piece("final", source.name, point, method.name, seed)
+                for point, name in self.plan.trainings:
+                    if seed < self.plan.seeds_of(self.plan.by_name[name]):
+                        yield Piece("final", source.name, point, name, seed)
 
     @property
     def is_decided(self) -> bool:
@@ -150,8 +160,8 @@ class Progress:
     def decided_for(self, piece: Piece) -> str:
         """Names all that was decided for a look at the test classes before it: what is added to the plan later does not change it."""
         same = replace(self.plan, methods=(), seeds=0, sets={}, sweeps={}, extensions=()).as_table()
-        method = None if piece.kind == "items" else self.method_with(piece.data, piece.method, self.choice(piece.data, piece.method))
-        return hashlib.sha256(json.dumps([same, piece.key, as_table(method)], sort_keys=True).encode()).hexdigest()
+        method = None if piece.kind == "items" else self.method_for(piece)
+        return hashlib.sha256(json.dumps([same, piece.key, plain_table(method)], sort_keys=True).encode()).hexdigest()
 
     @property
     def decisions(self) -> str:

@@ -13,7 +13,9 @@ import numpy.typing as npt
 
 from likewise.checks import known_name
 from likewise.comparison.baselines import BASELINES, baselines
-from likewise.comparison.plan import SWEEPABLE, Plan, Source
+from likewise.comparison.plan import CANNOT_TUNE, Plan, Source
+from likewise.comparison.sweeping.sweep_notes import absence_notes
+from likewise.comparison.sweeping.sweeps import checked_sweeps
 from likewise.comparison.tuning import check_trials, draw_sets, tuning_folds
 from likewise.configuration import Choice, Uniform, divided, with_settings
 from likewise.data.dataset import Dataset, Features
@@ -22,9 +24,10 @@ from likewise.data.splits import SPLIT_SEED, Fold, Split, split
 from likewise.environment import device_kind
 from likewise.files import file_digest
 from likewise.methods import METHODS, Method, load_method
-from likewise.protocols import Equal, Protocol, Tune, load_protocol
+from likewise.models.weights.pretrained import WEIGHTS
+from likewise.protocols import PROTOCOLS, Equal, Protocol, Tune, load_protocol
 from likewise.protocols.suited import suited_protocol
-from likewise.training.small_data import training_notes
+from likewise.training.small_data import judged_notes, training_notes
 from likewise.wording import listed
 
 # One or two of each of the papers' families, those that a first look should have.
@@ -40,7 +43,8 @@ PAPER_METHODS = (
     "nonlinear_rank",
     "raw_vthm",
 )
-BEYOND_THE_PAPERS = "beyond the papers"  # `paper` in the method files
+OF_OTHERS = ("compared with", "beyond the papers")  # `paper` in the files of methods that are not the four papers' own
+ADAPT = "`likewise adapt`, which judges on the training classes"
 MANY = ("papers", "all")  # names of many methods
 
 Labels: TypeAlias = npt.NDArray[np.int64]
@@ -59,10 +63,15 @@ class Request:
     settings: values of its fields that differ, by name.
     equal: "steps": every method takes as many steps; "time": it trains for as many seconds, those of the protocol or else the time that
     the steps take with the method of median speed. None: the protocol's.
-    tune: "rate", the learning rate alone, or "all", every setting of a method; the rates are the same for every method.
-    trials, folds, seeds: sets of values that tuning tries (0: no tuning), folds of the training classes that it tries them on (1: half of
-    the classes are held out, once), and final trainings. None: what is there, or the protocol's; so with tune.
-    sweeps: {"dim": [64, 128]} or {"batch": [...]}: the final trainings again with each of these, and the values chosen without.
+    tune: "rate", the learning rate alone; "all", draws of every setting of a method; "grid", every combination of the values in its file's
+    [grid]. The rates are the same for every method; grids may differ in size, and the report says so.
+    trials, folds, seeds: sets of values that tuning tries (0: no tuning; of grids, the rates that each combination is tried with), folds
+    of the training classes that it tries them on (1: half of the classes are held out, once), and final trainings. None: what is there,
+    or the protocol's; so with tune.
+    sweeps: {"dim": [64, 128], "loss.alpha": [1, 1.2]}: the final trainings again with each of these values of a setting of the methods or
+    of the protocol, everything else as it was chosen without; {"loss.alpha x loss.margin": [(1, 0.2), (1.2, 0.4)]}: of several together.
+    Another batch sees as many images; with {"batch x steps": [(32, 600), (64, 600)]} it takes as many steps.
+    levels: also score each combination of the levels of a method that has several, from its one training.
     weights: pretrained weights of the backbone, where the protocol takes any: a file, or a name that `likewise weights` lists, which brings
     its backbone. None: those that the protocol names, if it names any.
     jobs: pieces at once on this machine; None: one a core, or one on a GPU.  device: "cpu", "cuda", or "auto": cuda where there is one.
@@ -72,6 +81,8 @@ class Request:
     store: the address of a PostgreSQL database for the results; None: a file in the folder. Its password is never stored or shown.
     indifferent: points of the score (1.0 is 0.01) that would not matter; methods that close to the best are called equal for all purposes.
     keep_networks: keep those of every method and seed, not of the best alone (results.best).
+    keep_items: keep pictures and embeddings of the test items, which the report shows.
+    minutes: after so many no new piece is begun; if the comparison is not complete then, that is told, and the same request goes on.
     command: what the report says it was started with; None: the command of this process.
     """
 
@@ -84,7 +95,8 @@ class Request:
     trials: int | None = None
     folds: int | None = None
     seeds: int | None = None
-    sweeps: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    sweeps: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    levels: bool = False
     weights: str | Path | None = None
     jobs: int | None = None
     out: str | Path | None = None
@@ -94,22 +106,22 @@ class Request:
     device: str = "auto"
     indifferent: float | None = None
     keep_networks: bool = False
+    keep_items: bool = True
+    minutes: float | None = None
     command: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name, value, least in (("jobs", self.jobs, 1), ("trials", self.trials, 0), ("folds", self.folds, 1), ("seeds", self.seeds, 1)):
             if value is not None and value < least:
                 raise ValueError(f"{name}={value}: expected at least {least}")
+        if self.minutes is not None and not self.minutes >= 0:
+            raise ValueError(f"minutes={self.minutes:g}: expected a number not below 0")
         if self.equal is not None:
             known_name("equal", self.equal, get_args(Equal))
         if self.tune is not None:
             known_name("tune", self.tune, get_args(Tune))
         if self.indifferent is not None and not 0 < self.indifferent < 100:
             raise ValueError(f"indifferent={self.indifferent:g}: expected points of the score that would not matter, such as 1.0")
-        for name, values in self.sweeps.items():
-            known_name("sweep", name, SWEEPABLE)
-            if not values or min(values) < 1 or len(set(values)) < len(values):
-                raise ValueError(f"sweep {name}={','.join(map(str, values))}: expected different whole numbers above 0")
 
 
 def methods_of(asked: MethodsAsked | None, protocol: str, *, there: Sequence[Method] = ()) -> tuple[Method, ...]:
@@ -145,7 +157,7 @@ def methods_of(asked: MethodsAsked | None, protocol: str, *, there: Sequence[Met
 def _named_methods(entry: str | Path | Method) -> list[Method]:
     if entry not in MANY:
         return [load_method(entry)]
-    return [method for method in map(load_method, METHODS) if entry == "all" or method.paper != BEYOND_THE_PAPERS]
+    return [method for method in map(load_method, METHODS) if entry == "all" or method.paper not in OF_OTHERS]
 
 
 def read_datasets(asked: DataAsked) -> tuple[dict[str, Dataset], dict[str, str]]:
@@ -164,16 +176,31 @@ def read_datasets(asked: DataAsked) -> tuple[dict[str, Dataset], dict[str, str]]
     return datasets, specs
 
 
-def with_suited_protocol(request: Request, datasets: Mapping[str, Dataset]) -> tuple[Request, tuple[str, ...]]:
-    """The request with the protocol and weights that suit the data, where no protocol is asked for; what the user should know of it."""
+def with_suited_protocol(
+    request: Request, datasets: Mapping[str, Dataset], *, there: Plan | None = None
+) -> tuple[Request, tuple[str, ...]]:
+    """The request with the protocol and weights that suit the data, where no protocol is asked for; what the user should know of it.
+
+    there: the plan of a comparison that is there already, whose protocol is meant, whatever would suit this machine.
+    """
     if request.protocol is not None:
         return request, ()
+    if there is not None:
+        return _with_protocol_of(request, there), ()
     suited = [suited_protocol(dataset, weights=request.weights, device=request.device) for dataset in datasets.values()]
     names = sorted({load_protocol(choice.protocol).name for choice in suited})
     if len(names) > 1:
         raise ValueError(f"these data sets suit different protocols ({', '.join(names)}): choose one for all with --protocol")
     notes = dict.fromkeys(note for choice in suited for note in choice.notes)
     return replace(request, protocol=suited[0].protocol, weights=suited[0].weights), tuple(notes)
+
+
+def _with_protocol_of(request: Request, there: Plan) -> Request:
+    """By name where it has one, so that settings which differ are still noticed; weights only where the protocol names none."""
+    name = there.protocol.name
+    protocol = load_protocol(name) if name in PROTOCOLS else there.protocol
+    weights = next((weights.name for weights in WEIGHTS.values() if weights.sha256 == there.weights), None)
+    return replace(request, protocol=protocol, weights=request.weights or (None if weights == protocol.weights else weights))
 
 
 def make_plan(
@@ -183,7 +210,7 @@ def make_plan(
 
     there: the plan of a comparison that is there already, which has what the request leaves open.  told: notes of it from the start.
     """
-    request, of_choice = with_suited_protocol(request, datasets)
+    request, of_choice = with_suited_protocol(request, datasets, there=there)
     assert request.protocol is not None
     chosen = load_protocol(request.protocol).for_weights(request.weights)
     of_methods = divided(request.settings, protocol=Protocol, method=Method)["method"]
@@ -199,16 +226,23 @@ def make_plan(
     weights = protocol.weights_file(request.weights)
     methods = methods_of(request.methods, chosen.name, there=() if there is None else there.compared)
     methods, left_out = _that_fit(methods, protocol)
+    if (request.tune or (protocol if there is None else there).tune) != "grid":
+        methods = tuple(replace(method, grid={}) for method in methods)
+    sweeps = checked_sweeps(request.sweeps, methods, protocol, pretrained=weights is not None)
     usual: Protocol | Plan = protocol if there is None else there
     tune = request.tune or usual.tune
     num_folds = usual.folds if request.folds is None else request.folds
     trials = usual.trials if request.trials is None else request.trials
     check_trials(trials, tune)
+    has_features = weights is not None or all(map(_is_of_vectors, datasets.values()))
     trained_on: dict[str, list[Labels]] = {}  # by data set: in the end, and in each fold of tuning
-    sources, untuned = [], []
+    sources, untuned, of_size = [], [], []
     for name, dataset in datasets.items():
         parts = split(dataset, seed=SPLIT_SEED)
         trained_on[name] = [_checked_training(name, dataset, parts, methods, protocol)]
+        little = training_notes(trained_on[name][0], batch=protocol.batch, kind=dataset.kind)
+        little += judged_notes(parts.num_test_classes, part="test", other=ADAPT) if has_features else []
+        of_size += [f"{name}: {note}" for note in little]
         sources.append(Source(name, specs[name], parts.to_json()))
         try:
             held_out = tuning_folds(parts.train_part(dataset), num_folds) if trials else []
@@ -216,26 +250,26 @@ def make_plan(
         except ValueError as fault:
             if request.trials is not None or request.folds is not None or there is not None:
                 raise
-            untuned.append(f"nothing was tuned, as no training classes can be held out for it: {fault}")
+            untuned.append(f"{CANNOT_TUNE}: {fault}")
     if untuned:
         trials = 0
-    of_size = [f"{name}: {note}" for name, (labels, *_) in trained_on.items() for note in training_notes(labels, batch=protocol.batch)]
     protocol.check_time(is_measured=trials > 0)
     fine_tunes = weights is not None and not protocol.frozen
     searched = [_with_batches(method, protocol, [labels for sides in trained_on.values() for labels in sides]) for method in methods]
     return Plan(
         data=tuple(sources),
-        methods=(*methods, *baselines(has_features=weights is not None or all(map(_is_of_vectors, datasets.values())))),
+        methods=(*methods, *baselines(has_features=has_features)),
         protocol=protocol,
         trials=trials,
         folds=num_folds,
         tune=tune,
         seeds=usual.seeds if request.seeds is None else request.seeds,
-        sweeps={name: tuple(values) for name, values in request.sweeps.items()},
+        sweeps=sweeps,
+        levels=request.levels,
         weights="" if weights is None else file_digest(weights),
         device=there.device if there is not None and request.device == "auto" else device_kind(request.device),
         sets={method.name: draw_sets(method, trials=trials, tune=tune, pretrained=fine_tunes) for method in searched} if trials else {},
-        notes=(*told, *of_choice, *left_out, *untuned, *of_size),
+        notes=(*told, *of_choice, *left_out, *absence_notes(sweeps, methods), *untuned, *of_size),
     )
 
 
@@ -275,18 +309,22 @@ def _with_batches(method: Method, protocol: Protocol, trained_on: Sequence[Label
             if len(kind.choices) < 2:
                 continue
         search[name] = kind
-    return replace(method, search=search)
+    grid = {
+        name: tuple(value for value in values if not name.startswith("sampler.") or fits(name, value))
+        for name, values in method.grid.items()
+    }
+    return replace(method, search=search, grid=grid)
 
 
 def _checked_training(name: str, dataset: Dataset, parts: Split, methods: Sequence[Method], protocol: Protocol) -> Labels:
     """The labels of the training items, where something can be learned from them and found among the test items."""
     labels = dataset.labels[parts.train]
     if np.unique(labels, return_counts=True)[1].max() < 2:
-        raise ValueError(f"{name}: every training class has a single image: metric learning needs at least two images of a class")
+        raise ValueError(f"{name}: every training class has a single item: metric learning needs at least two of a class")
     if not parts.num_matched:
         raise ValueError(
             f"{name}: none of the {parts.test.num_items:,} test items has another one of its class to find, so no method could be "
-            "scored: test classes need at least two images"
+            "scored: test classes need at least two items"
         )
     _check_batches(f"{name} has {len(np.unique(labels))} training classes", methods, protocol, labels)
     return labels
@@ -297,7 +335,7 @@ def _checked_fold(name: str, labels: Labels, fold: Fold, methods: Sequence[Metho
     what = f"{name} has {len(np.unique(labels))} training classes and a fold of tuning has fewer of them"
     _check_batches(what, methods, protocol, labels[fold.train])
     if np.unique(labels[fold.validation], return_counts=True)[1].max() < 2:
-        raise ValueError(f"{what}: every class that it holds out has a single image")
+        raise ValueError(f"{what}: every class that it holds out has a single item")
     return labels[fold.train]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,10 +13,12 @@ import numpy.typing as npt
 
 from likewise.comparison.baselines import BASELINES, UNTRAINED
 from likewise.comparison.plan import Extension
+from likewise.comparison.sweeping.sweeps import Settings, point_in_words
+from likewise.comparison.sweeping.swept_methods import LeftOut, SweptMethod
 from likewise.comparison.tuning import TrialState
 from likewise.data.ledger import CountedLook
-from likewise.evaluation.verdict import Verdict
-from likewise.methods import RATE, Method
+from likewise.evaluation.certainty.verdict import Verdict
+from likewise.methods import RATE, Level, Method
 from likewise.protocols import Tune
 
 SCORES = ("MAP@R", "R@1", "RP", "mAP", "NMI", "AMI")  # before any other; the first that every method has decides the order
@@ -88,9 +90,12 @@ class MethodResult:
     chance_best: float | None = None
     trials: tuple[Trial, ...] = ()
     published: dict[str, float] = field(default_factory=dict)  # the paper's own figures, where the protocol is that paper's
-    sweep: dict[str, int] = field(default_factory=dict)  # {"dim": 64}; empty outside sweeps
+    sweep: Settings = field(default_factory=dict)  # {"dim": 64}; empty outside sweeps
+    adapted: str = ""  # what it does otherwise to fit the batch: "2 images a class instead of 4"
     embeddings: Path | None = None  # .npy float16 (test items, dim) of the first seed
     seedless: bool = False  # no seed changes it, so that there is one
+    planes: tuple[Path, ...] = ()  # of 2 dimensions, one a seed: .npy float32 (test items, 2), not brought to length 1
+    levels: tuple[Level, ...] = ()  # of a training with several, where it is scored with these alone; empty: as it embeds
 
     @property
     def is_trained(self) -> bool:
@@ -116,6 +121,10 @@ class TestItems:
     query: npt.NDArray[np.int64] | None = None  # In-Shop style: positions of queries and gallery among these items
     gallery: npt.NDArray[np.int64] | None = None
 
+    @property
+    def num_queries(self) -> int:
+        return len(self.labels if self.query is None else self.query)
+
 
 @dataclass(frozen=True, eq=False)
 class ComparisonResults:
@@ -136,8 +145,12 @@ class ComparisonResults:
     num_looks: int = 1  # of this comparison alone: one more for each time that something was added after a look
     extensions: tuple[Extension, ...] = ()  # what was added, and when
     tune: Tune = "rate"  # what was tuned, where anything was
+    can_be_tuned: bool = True  # False: the training classes are too few for it
     notes: tuple[str, ...] = ()  # what the user should know: skipped images, singleton classes
     verdicts: dict[tuple[str, str], Verdict] = field(default_factory=dict)  # by data set and point of a sweep, "" outside of sweeps
+    level_verdicts: dict[tuple[str, str, str], Verdict] = field(default_factory=dict)  # the same, and the method whose levels it is on
+    swept: tuple[SweptMethod, ...] = ()  # each method over each sweep
+    left_out: tuple[LeftOut, ...] = ()  # what was meant to be in a table, or at a point, and could not
     indifferent: float | None = None  # a difference in score that does not matter to the user
     average_ranks: dict[str, float] = field(default_factory=dict)  # over several data sets
     critical_difference: float | None = None  # Nemenyi, at 5 %
@@ -176,9 +189,10 @@ class ComparisonResults:
     def board(self, dataset: str) -> Board:
         """The methods outside sweeps; where all belong to sweeps, those at the largest value of the first thing swept."""
         methods = [method for method in self.methods if method.dataset == dataset]
-        point: dict[str, int] = {}
+        point: Settings = {}
         if all(method.sweep for method in methods):
-            point = max((method.sweep for method in methods), key=lambda sweep: list(sweep.values()))
+            first = [method.sweep for method in methods if method.sweep.keys() == methods[0].sweep.keys()]
+            point = max(first, key=lambda sweep: list(sweep.values()))
         chosen = [method for method in methods if method.sweep == point]
         names = list(dict.fromkeys(name for method in chosen for name in method.scores))
         leading = next((name for name in SCORES if all(name in method.scores for method in chosen)), names[0])
@@ -194,6 +208,7 @@ class ComparisonResults:
             self.names_winner,
             self.verdicts.get((dataset, point_in_words(point))),
             self.indifferent,
+            self.can_be_tuned,
         )
 
 
@@ -206,10 +221,11 @@ class Board:
     scores: tuple[str, ...]  # all scores, the leading one first
     equal: tuple[MethodResult, ...]  # under equal conditions, best first
     apart: tuple[MethodResult, ...]  # the others, best first
-    point: dict[str, int]  # of a sweep, where there is nothing but a sweep
+    point: Settings  # of a sweep, where there is nothing but a sweep
     names_winner: bool = True  # see ComparisonResults
     verdict: Verdict | None = None  # by MAP@R, on the methods under equal conditions
     indifferent: float | None = None  # see ComparisonResults
+    can_be_tuned: bool = True  # see ComparisonResults
 
     @property
     def best(self) -> MethodResult | None:
@@ -217,8 +233,11 @@ class Board:
 
     @property
     def winner(self) -> MethodResult | None:
-        """What to put to work: the best, trained or not, though it ran under conditions of its own; never a network of random weights."""
-        return next((method for method in self.methods if method.is_trained or not method.apart), None)
+        """What to put to work: the best, trained or not, though it ran under conditions of its own; never a network of random weights.
+
+        Nor some levels of a network: that these do better than all of it was seen on the test classes.
+        """
+        return next((method for method in self.methods if (method.is_trained or not method.apart) and not method.levels), None)
 
     @property
     def untrained(self) -> MethodResult | None:
@@ -250,11 +269,6 @@ def read_vectors(methods: Sequence[MethodResult], items: TestItems) -> Vectors:
             continue  # a training that came to nothing has no neighbours to show
         vectors[method.name] = array.astype(np.float32)
     return vectors
-
-
-def point_in_words(sweep: Mapping[str, int]) -> str:
-    """ "dim=64"; empty outside of sweeps."""
-    return ", ".join(f"{name}={value}" for name, value in sweep.items())
 
 
 def _rank_value(estimate: Estimate | None) -> float:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from likewise.comparison.level_scores import level_name, queries_of
 from likewise.comparison.plan import DECIDING_SCORE
 from likewise.comparison.results import Estimate, MethodResult, Standing
+from likewise.evaluation.certainty.uncertainty import class_tables, mean_intervals
+from likewise.evaluation.certainty.verdict import Verdict, verdict
 from likewise.evaluation.retrieval import PerQuery
-from likewise.evaluation.uncertainty import class_tables, mean_intervals
-from likewise.evaluation.verdict import Verdict, verdict
+from likewise.wording import listed
 
 LEVEL = 0.95
 
@@ -56,6 +59,52 @@ def estimates(scores: Sequence[Mapping[str, float]], per_query: Sequence[PerQuer
             low, high = max(0.0, mean - reach), min(1.0, mean + reach)
         estimated[name] = Estimate(values, mean, deviation, low, high, lacking=" and ".join(lacking))
     return estimated
+
+
+def level_results(
+    whole: MethodResult, facts: Sequence[Sequence[Mapping[str, Any]]], stored: Sequence[PerQuery]
+) -> tuple[list[MethodResult], dict[str, list[PerQuery]]]:
+    """The combinations of levels of one training as results of their own, and the queries of each, from what its seeds' score pieces hold.
+
+    They are always apart: what they differ in is not how they were trained.
+    """
+    results, queries = [], {}
+    for of_seeds in zip(*facts, strict=True):  # one combination
+        levels, width = tuple(of_seeds[0]["levels"]), of_seeds[0]["width"]
+        name = level_name(whole.name, levels)
+        queries[name] = [queries_of(seed, levels) for seed in stored]
+        result = replace(
+            whole,
+            name=name,
+            title=f"{'+'.join(levels)} of {whole.title}",
+            apart=f"{listed(levels)} alone, {width:,} dimensions",
+            dim=width,
+            settings={},
+            scores=estimates([seed["scores"] for seed in of_seeds], queries[name]),
+            curves=(),
+            trials=(),
+            published={},
+            embeddings=None,
+            planes=(),
+            levels=levels,
+        )
+        results.append(result)
+    return results, queries
+
+
+def verdict_among(runs: Mapping[str, Sequence[PerQuery]], *, look: int = 1, indifferent: float | None = None) -> Verdict | None:
+    """The verdict by MAP@R among what one method came to: combinations of levels of a training, or points of a sweep.
+
+    From the queries of each, one entry a seed; of those that came to something, None where these are no two. Seeds are taken to be drawn
+    for each anew, as between methods. That these share them can only make true differences smaller in noise: what is called behind here is
+    behind.
+    """
+    tables = {name: class_tables(queries) for name, queries in runs.items()}
+    sound = {name: by_score[DECIDING_SCORE] for name, (by_score, _) in tables.items() if np.isfinite(by_score[DECIDING_SCORE]).all()}
+    if len(sound) < 2:
+        return None
+    weights = tables[next(iter(sound))][1]
+    return verdict(sound, level=LEVEL, look=look, indifferent=indifferent, weights=weights)
 
 
 def judged(

@@ -10,7 +10,7 @@ from statistics import fmean, median
 from likewise.comparison.baselines import is_baseline
 from likewise.comparison.plan import LOOKS, Claim, Piece, Plan
 from likewise.comparison.plan_progress import Progress
-from likewise.comparison.store import Owner
+from likewise.comparison.running.store import Owner
 
 RECENT = 2.0  # whoever finished a piece that many usual pieces ago still counts as working
 OVERDUE = 0.1  # of its usual time is what a piece is given that has taken longer already
@@ -42,6 +42,14 @@ def seconds_left(
     ]
     trainings = sorted((piece for piece in due if piece.kind not in LOOKS), key=lambda piece: piece not in under_way)
     return _shared([*further, *map(rest, trainings)], times.num_workers) + _shared(looks, times.num_workers)
+
+
+def is_at_most(progress: Progress) -> bool:
+    """Whether the time left is an upper limit: each training that is done was its worker's first, and how much of it went into reading,
+    packing and compiling, which come once, cannot be told yet.
+    """
+    trainings = [claim for claim in progress.claims.values() if claim.finished is not None and claim.piece.kind not in LOOKS]
+    return len({claim.owner for claim in trainings}) == len(trainings)
 
 
 def _shared(seconds: Sequence[float], num_workers: int) -> float:

@@ -11,13 +11,14 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from sqlalchemy.exc import SQLAlchemyError
 from torch import nn
 
-from likewise.comparison.database import DatabaseFault, engine_options, without_passwords
+from likewise.comparison.running.database import DatabaseFault, engine_options, without_passwords
 from likewise.configuration import Choice, Uniform
 from likewise.data.dataset import Dataset
 from likewise.data.splits import SPLIT_SEED, Fold, folds
@@ -51,12 +52,11 @@ def tuning_folds(train: Dataset, num_folds: int) -> list[Fold]:
 
 def check_trials(trials: int, tune: Tune) -> None:
     """Refuses a number of trials that tells nothing, or that there are no values for."""
-    if trials == 1:
+    if trials == 1 and tune != "grid":
         raise ValueError("trials=1: a single set of values is no choice; 0 for no tuning, or at least 2")
-    if tune == "rate" and trials > len(LADDER):
-        raise ValueError(
-            f"trials={trials}: the rate alone is tuned over at most {len(LADDER)} values; --tune all tunes every setting of a method"
-        )
+    if tune != "all" and trials > len(LADDER):
+        which = "the rate alone is" if tune == "rate" else "with grids, rates are"
+        raise ValueError(f"trials={trials}: {which} tuned over at most {len(LADDER)} values; --tune all tunes every setting of a method")
     if trials > MOST_SETS:
         raise ValueError(f"trials={trials}: expected at most {MOST_SETS}")
 
@@ -65,11 +65,17 @@ def draw_sets(method: Method, *, trials: int, tune: Tune, pretrained: bool) -> t
     """`trials` sets of values. The n-th has the same rate for every method, whatever the method; the first is the protocol's.
 
     tune "rate": nothing else.  "all": also the method's whole search space, the first set with the values of its file, the others points
-    of a scrambled Sobol sequence by the method's name (choices at random).  pretrained: the backbone has weights of its own, so that new
-    layers may need another rate than it.
+    of a scrambled Sobol sequence by the method's name (choices at random).  "grid": every combination of the method's grid, the first that
+    of its file, each with `trials` rates.  pretrained: the backbone has weights of its own, so that new layers may need another rate than
+    it.
     """
     if tune == "rate":
         return tuple({RATE: rate} for rate in LADDER[:trials])
+    if tune == "grid":
+        sets = [{RATE: rate} | values for values in grid_sets(method) for rate in LADDER[:trials]]
+        if len(sets) > MOST_SETS:
+            raise ValueError(f"{method.name}: its grid makes {len(sets):,} sets of values: expected at most {MOST_SETS}")
+        return tuple(sets)
     sets = [{RATE: rate} for rate in _spread(RATES, trials, base=2)]
     if pretrained:
         heads = [at(method, HEAD_RATE), *_spread(HEAD_RATES, max(trials - 1, 0), base=3)]
@@ -81,6 +87,17 @@ def draw_sets(method: Method, *, trials: int, tune: Tune, pretrained: bool) -> t
 def search_space(method: Method) -> dict[str, Uniform | Choice]:
     """What tuning of everything may try beside the rates: the table of the method file, without what cannot matter."""
     return {name: kind for name, kind in method.search.items() if matters(method, name)}
+
+
+def grid_sets(method: Method) -> list[dict[str, Any]]:
+    """Every combination of the values of the method's grid, the values of its file among them and first; without what cannot matter."""
+    names = [name for name in method.grid if matters(method, name)]
+    return [dict(zip(names, values, strict=True)) for values in product(*(_grid_values(method, name) for name in names))]
+
+
+def _grid_values(method: Method, name: str) -> list[Any]:
+    own = at(method, name)
+    return [own, *(value for value in method.grid[name] if value != own)]
 
 
 def matters(method: Method, name: str) -> bool:
@@ -244,7 +261,9 @@ def _distributions(method: Method, names: Iterable[str]) -> Distributions:
     space: Distributions = {}
     for name in names:
         kind = method.search.get(name)
-        if kind is None:  # a rate, which may lie beyond where it was first looked for
+        if kind is None and name in method.grid:
+            space[name] = CategoricalDistribution(_grid_values(method, name))
+        elif kind is None:  # a rate, which may lie beyond where it was first looked for
             space[name] = FloatDistribution(1e-6, 1e6, log=True)
         elif isinstance(kind, Choice):
             space[name] = CategoricalDistribution(kind.choices)

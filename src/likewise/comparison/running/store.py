@@ -21,9 +21,9 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from likewise.comparison.database import DatabaseFault, make_engine, reason_of, without_passwords
 from likewise.comparison.plan import LOOKS, Claim, Piece, Plan
 from likewise.comparison.plan_progress import Progress
+from likewise.comparison.running.database import DatabaseFault, make_engine, reason_of, without_passwords
 
 LEASE = 60.0  # seconds of silence after which another machine's claim is void
 

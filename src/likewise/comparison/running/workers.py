@@ -1,7 +1,7 @@
 """Workers: processes that take pieces from the store until none is left, and the runner that starts them on this machine.
 
-`python -m likewise.comparison.workers` is what a comparison starts for each of its jobs. It gets its orders on its standard input, which
-then stays open for as long as the comparison lives: when it closes, the worker ends at once.
+`python -m likewise.comparison.running.workers` is what a comparison starts for each of its jobs. It gets its orders on its standard input,
+which then stays open for as long as the comparison lives: when it closes, the worker ends at once.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from likewise.comparison.database import DatabaseFault
 from likewise.comparison.plan_progress import OnProgress, Progress
-from likewise.comparison.store import Owner, PieceResult, Store, this_host
-from likewise.comparison.workshop import Context, Workshop
+from likewise.comparison.running.database import DatabaseFault
+from likewise.comparison.running.store import Owner, PieceResult, Store, this_host
+from likewise.comparison.running.workshop import Context, Workshop
 
 BETWEEN_PIECES = 0.1  # seconds between two looks for a piece that has become due
 BETWEEN_CHECKS = 0.5  # seconds between two looks at the workers
@@ -37,15 +37,20 @@ class Orders:
     context: Context
     url: str
     comparison: str
+    until: float | None = None  # time, after which no new piece is begun
+
+    @property
+    def are_over(self) -> bool:
+        return self.until is not None and time.time() >= self.until
 
 
 def work(orders: Orders, *, on_piece: Callable[[], object] = lambda: None) -> None:
-    """Takes pieces until the comparison is complete. `on_piece` is called after each, and while there is none."""
+    """Takes pieces until the comparison is complete or the time is over. `on_piece` is called after each, and while there is none."""
     store, owner, workshop = Store(orders.url, orders.comparison), Owner.here(), Workshop(orders.context)
     try:
         with signs_of_life(orders, owner):
             asking = 0.0  # seconds, for this piece
-            while True:
+            while not orders.are_over:
                 began = time.perf_counter()
                 progress = store.progress()
                 piece = store.claim(progress.due(), owner, progress.claims)
@@ -100,7 +105,7 @@ class LocalRunner:
         self._workers = [] if jobs == 1 else [self._start() for _ in range(jobs)]
 
     def run(self, orders: Orders, on_progress: OnProgress) -> None:
-        """Until every piece is done."""
+        """Until every piece is done, or the time is over and those under way are."""
         store = Store(orders.url, orders.comparison)
 
         def look() -> Progress:
@@ -132,12 +137,14 @@ class LocalRunner:
         for worker in self._workers:
             _send(worker, pickled)
         deaths: dict[str, int] = {}
-        while not look().is_complete:
+        while not look().is_complete and not (orders.are_over and all(worker.poll() is not None for worker in self._workers)):
             for number, worker in enumerate(self._workers):
                 if worker.poll() is None or (worker.returncode == 0 and store.progress().is_complete):
                     continue
                 if worker.returncode == STOPPED_BY_STORAGE:
                     raise OSError(self._last_log_line())
+                if orders.are_over:  # whoever goes on finds what a dead worker was at
+                    continue
                 if worker.returncode == 0:  # all was done, and then another process added to it
                     _close_input(worker)
                 else:
@@ -170,7 +177,7 @@ class LocalRunner:
 
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "likewise.comparison.workers"],
+            [sys.executable, "-m", "likewise.comparison.running.workers"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._log,

@@ -7,34 +7,39 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from torch import Tensor
 
 from likewise.comparison.baselines import WHITENING, is_baseline
-from likewise.comparison.database import is_storage_fault
 from likewise.comparison.folder import EMBEDDINGS, ITEMS, NETWORKS, OPENINGS
+from likewise.comparison.level_scores import Levels, joined_queries
 from likewise.comparison.plan import DECIDING_SCORE, LOOKS, Piece, Plan
 from likewise.comparison.plan_progress import Progress
-from likewise.comparison.store import PieceResult
+from likewise.comparison.running.database import is_storage_fault
+from likewise.comparison.running.store import PieceResult
+from likewise.comparison.sweeping.batch_fit import fitted_to_batch
 from likewise.comparison.tuning import tuning_folds
 from likewise.configuration import as_table, from_table
 from likewise.data.dataset import Dataset
 from likewise.data.guard import TestGuard, TestKey, TestPart
 from likewise.data.ledger import Occasion
+from likewise.data.packing.thumbnails import middle_square
 from likewise.data.splits import Split
-from likewise.data.thumbnails import middle_square
 from likewise.environment import num_threads
+from likewise.evaluation.scores import Scores
 from likewise.files import file_digest, write_whole
 from likewise.methods import Method
-from likewise.models.network import Network, NetworkSpec, make_network
+from likewise.models.head_start import Starts
+from likewise.models.network import Network, NetworkSpec, level_combinations, make_network
 from likewise.models.whitening import whiten
 from likewise.protocols import Protocol
-from likewise.training.feeds import Feed, make_feed
+from likewise.training.feeds import Feed, feed_conditions, make_feed
 from likewise.training.fit import fit
 from likewise.training.loop import untrained_spec
 from likewise.training.scoring import embed_feed, protocol_scores, vectors_to_score
@@ -69,6 +74,7 @@ class Context:
     weights: Path | None
     device: str
     comparison: str = ""  # its name in the store
+    keeps_items: bool = True  # pictures and embeddings of the test items, for the report
 
     def split(self, data: str) -> Split:
         return Split.from_json(self.plan.sources[data].split, self.datasets[data], record=self.folder / OPENINGS)
@@ -90,8 +96,9 @@ class Workshop:
         self.context = context
         self._splits: dict[str, Split] = {}
         self._examined: dict[str, tuple[TestGuard, TestKey]] = {}
-        self._train: dict[str, Feed] = {}
-        self._test: dict[str, tuple[TestPart, Feed]] = {}
+        self._train: dict[tuple[str, Hashable], Feed] = {}  # data set, and what the protocol decides of it
+        self._starts = Starts()
+        self._test: dict[tuple[str, Hashable], tuple[TestPart, Feed]] = {}
 
     @property
     def plan(self) -> Plan:
@@ -117,28 +124,30 @@ class Workshop:
 
     def _trial(self, piece: Piece, progress: Progress, watch: Stopwatch) -> PieceResult:
         with self._split(piece.data).test.closed("tuning"):
-            feed = self._training_feed(piece.data, watch)
+            feed = self._training_feed(piece.data, self.plan.protocol, watch)
             train, held_out = self._fold(piece, feed)
             with watch.measures("training"):
                 protocol = self._for_share(train.num_classes / feed.num_classes)
+                method = progress.method_with(piece.data, piece.method, piece.number)
+                fitting = fitted_to_batch(method, protocol, train.codes(), may_change_protocol=False)
                 trained = fit(
-                    progress.method_with(piece.data, piece.method, piece.number),
+                    fitting.method,
                     protocol,
                     train,
                     seed=piece.fold,
                     weights=self.context.weights,
                     validation=held_out,
                     device=self.context.device,
+                    starts=self._starts,
                 )
         # The last step counts, as it will in the final training: choosing the best step would flatter methods with restless curves.
         facts = {"rows": trained.rows, "seconds_of_all_steps": trained.seconds * self.plan.protocol.steps / protocol.steps}
         return PieceResult(facts, score=trained.rows[-1][DECIDING_SCORE])
 
     def _final(self, piece: Piece, progress: Progress, watch: Stopwatch) -> PieceResult:
-        method = progress.method_with(piece.data, piece.method, progress.choice(piece.data, piece.method))
-        protocol = progress.protocol_for(piece)
+        method, protocol = progress.method_for(piece), progress.protocol_for(piece)
         with self._split(piece.data).test.closed("training"):
-            feed = self._training_feed(piece.data, watch)
+            feed = self._training_feed(piece.data, protocol, watch)
             with watch.measures("training"):
                 if is_baseline(method):
                     began = time.perf_counter()
@@ -146,9 +155,19 @@ class Workshop:
                     spent = time.perf_counter() - began if method.name == WHITENING else 0.0
                     facts: dict[str, Any] = {"rows": [], "training_seconds": spent, "peak_bytes": 0}
                 else:
-                    trained = fit(method, protocol, feed, seed=piece.number, weights=self.context.weights, device=self.context.device)
+                    fitting = fitted_to_batch(method, protocol, feed.codes(), may_change_protocol=bool(piece.point))
+                    trained = fit(
+                        fitting.method,
+                        fitting.protocol,
+                        feed,
+                        seed=piece.number,
+                        weights=self.context.weights,
+                        device=self.context.device,
+                        starts=self._starts,
+                    )
                     network = trained.network
                     facts = {"rows": trained.rows, "training_seconds": trained.seconds, "peak_bytes": trained.peak_bytes}
+                    facts |= {"adapted": fitting.adapted} if fitting.adapted else {}
         with watch.measures("saving"):
             path = self.context.network_file(piece)
             facts |= {"network": path.name, "digest": save_network(network, path), "skipped": [str(problem) for problem in feed.skipped]}
@@ -164,35 +183,49 @@ class Workshop:
         return network.with_whitening(whiten(features, feed.labels, shrinkage="auto"))
 
     def _score(self, piece: Piece, progress: Progress, watch: Stopwatch) -> PieceResult:
-        path = self.context.network_file(replace(piece, kind="final"))
-        part, feed = self._test_feed(piece, progress, watch, also=file_digest(path) if path.is_file() else "")
-        protocol = self.plan.at_point(piece.point)
+        path, protocol = self.context.network_file(replace(piece, kind="final")), self.plan.at_point(piece.point)
+        part, feed = self._test_feed(piece, progress, watch, protocol, also=file_digest(path) if path.is_file() else "")
         with watch.measures("evaluation"):
             network = load_network(path).to(self.context.device)
-            vectors = vectors_to_score(network, embed_feed(network, feed, protocol, device=self.context.device))
+            outputs = embed_feed(network, feed, protocol, device=self.context.device, normalize=False)
             halves = part.query_and_gallery(part.indices[feed.indices])
-            scores = protocol_scores(vectors, feed.labels, protocol, query_and_gallery=halves, metrics=(*protocol.metrics, DECIDING_SCORE))
-        assert scores.per_query is not None  # the deciding score is of retrieval
+            metrics = (*protocol.metrics, DECIDING_SCORE)
+
+            def scored(levels: Levels | None = None) -> Scores:
+                vectors = vectors_to_score(network, outputs, protocol, levels=levels)
+                return protocol_scores(vectors, feed.labels, protocol, query_and_gallery=halves, metrics=metrics)
+
+            scores = scored()
+            of_levels = {levels: scored(levels) for levels in (level_combinations(network.spec.levels)[:-1] if self.plan.levels else ())}
         facts: dict[str, Any] = {
             "scores": scores.means,
+            "levels": [{"levels": levels, "scores": found.means, "width": network.width_of(levels)} for levels, found in of_levels.items()],
             "width": network.width,
             "notes": list(scores.notes),
             "record": self._seal(piece.data),
         }
-        if piece.number == 0:
-            with watch.measures("saving"):
-                embeddings_file = self.context.folder / EMBEDDINGS / f"{file_name(piece)}.npy"
-                write_whole(embeddings_file, lambda file: np.save(file, vectors.cpu().numpy().astype(np.float16)))
-                facts["embeddings"] = embeddings_file.name
-        return PieceResult(facts, score=scores.means[DECIDING_SCORE], arrays=scores.per_query.to_bytes())
+        with watch.measures("saving"):
+            if piece.number == 0 and self.context.keeps_items:
+                dtype = np.float16 if protocol.compared_by == "cosine" else np.float32  # of any length, beyond what 16 bits hold
+                facts["embeddings"] = self._kept(file_name(piece), vectors_to_score(network, outputs, protocol), dtype)
+            if network.num_outputs == 2:  # what can be drawn as it is
+                facts["plane"] = self._kept(f"{file_name(piece)}-plane", outputs, np.float32)
+        return PieceResult(facts, score=scores.means[DECIDING_SCORE], arrays=joined_queries(scores, of_levels).to_bytes())
+
+    def _kept(self, name: str, vectors: Tensor, dtype: type[np.floating[Any]]) -> str:
+        """Writes vectors of the test items; gives the name of the file."""
+        file = self.context.folder / EMBEDDINGS / f"{name}.npy"
+        write_whole(file, lambda opened: np.save(opened, vectors.cpu().numpy().astype(dtype)))
+        return file.name
 
     def _items(self, piece: Piece, progress: Progress, watch: Stopwatch) -> PieceResult:
-        part, feed = self._test_feed(piece, progress, watch)
+        part, feed = self._test_feed(piece, progress, watch, self.plan.protocol)
         names = self.context.datasets[piece.data].item_names()
         indices = part.indices[feed.indices]
         look = self._examined[piece.data][0].look
         with watch.measures("saving"):
-            thumbnails = write_thumbnails(feed, self.context.folder / ITEMS / f"{file_name(piece)}.npy")
+            file = self.context.folder / ITEMS / f"{file_name(piece)}.npy"
+            thumbnails = write_thumbnails(feed, file) if self.context.keeps_items else None
             query, gallery = part.query_and_gallery(indices) or (None, None)
         return PieceResult(
             {
@@ -212,15 +245,16 @@ class Workshop:
             self._splits[data] = self.context.split(data)
         return self._splits[data]
 
-    def _training_feed(self, data: str, watch: Stopwatch) -> Feed:
-        if data not in self._train:
+    def _training_feed(self, data: str, protocol: Protocol, watch: Stopwatch) -> Feed:
+        key = data, feed_conditions(protocol)
+        if key not in self._train:
             with watch.measures("packing"):
                 train = self._split(data).train_part(self.context.datasets[data])
-                self._train[data] = self._feed(train, trains=True)
-        return self._train[data]
+                self._train[key] = self._feed(train, protocol, trains=True)
+        return self._train[key]
 
-    def _feed(self, dataset: Dataset, *, trains: bool) -> Feed:
-        return make_feed(dataset, self.plan.protocol, weights=self.context.weights, device=self.context.device, trains=trains)
+    def _feed(self, dataset: Dataset, protocol: Protocol, *, trains: bool) -> Feed:
+        return make_feed(dataset, protocol, weights=self.context.weights, device=self.context.device, trains=trains)
 
     def _for_share(self, share: float) -> Protocol:
         """The protocol for a training on this share of the classes: each is seen as often as in the final training."""
@@ -238,7 +272,9 @@ class Workshop:
         trained_on, held_out = (feed.subset(side) for side in sides)
         return trained_on, held_out
 
-    def _test_feed(self, piece: Piece, progress: Progress, watch: Stopwatch, *, also: str = "") -> tuple[TestPart, Feed]:
+    def _test_feed(
+        self, piece: Piece, progress: Progress, watch: Stopwatch, protocol: Protocol, *, also: str = ""
+    ) -> tuple[TestPart, Feed]:
         """The test items, through the guard. Before every choice is made and every network trained, the guard stays closed."""
         decided = hashlib.sha256(f"{progress.decided_for(piece)}:{also}".encode()).hexdigest()
         if piece.data not in self._examined:
@@ -250,11 +286,12 @@ class Workshop:
             with guard.closed("tuning or training"):
                 guard.open(key, run=piece.in_words, purpose=SCORING, decided=decided)
         part = guard.open(key, run=piece.in_words, purpose=SCORING, decided=decided, occasion=self.context.occasion(progress))
-        if piece.data not in self._test:
+        place = piece.data, feed_conditions(protocol)
+        if place not in self._test:
             with watch.measures("packing"):
                 test = self.context.datasets[piece.data].subset(part.indices)
-                self._test[piece.data] = (part, self._feed(test, trains=False))
-        return self._test[piece.data]
+                self._test[place] = (part, self._feed(test, protocol, trains=False))
+        return self._test[place]
 
     def _seal(self, data: str) -> dict[str, Any]:
         """What the guard's record holds now, for the store: its file could be edited."""

@@ -1,0 +1,1 @@
+"""Who does the pieces of a comparison, and where what they find is kept."""
