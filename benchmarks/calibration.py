@@ -21,8 +21,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from likewise.evaluation.calibration import Asked, calibrate
-from likewise.evaluation.class_bounds import Array, least_units, least_where
-from likewise.evaluation.class_pairs import ClassPairs, Runs
+from likewise.evaluation.calibration.class_bounds import Array, least_units, least_where
+from likewise.evaluation.calibration.class_pairs import ClassPairs, Runs
 
 
 @dataclass(frozen=True)

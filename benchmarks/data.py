@@ -24,10 +24,10 @@ from rich.console import Console
 from rich.table import Table
 
 from likewise.data.batches import Batches
-from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Files
-from likewise.data.decode import HAS_SIMPLEJPEG, decode
-from likewise.data.packed import PackedImages
+from likewise.data.packing.cache import pack
+from likewise.data.packing.decode import HAS_SIMPLEJPEG, decode
+from likewise.data.packing.packed import PackedImages
 
 BATCH = 180
 STEP_IMAGES_PER_SECOND = 6_140

@@ -25,14 +25,14 @@ from torch import Tensor, nn
 from likewise.data.augmentation import AUGMENTATIONS
 from likewise.data.batches import make_batch
 from likewise.data.dataset import Dataset, Files
-from likewise.data.thumbnails import make_thumbnail
+from likewise.data.packing.thumbnails import make_thumbnail
 from likewise.environment import num_cores
 from likewise.models.backbones import make_backbone
-from likewise.models.frozen_features import frozen_features
+from likewise.models.frozen.frozen_features import frozen_features
+from likewise.models.frozen.onnx_network import onnx_network
+from likewise.models.frozen.streaming import BATCH
 from likewise.models.images import images_of, pack_images
 from likewise.models.network import NetworkSpec, make_network
-from likewise.models.onnx_network import onnx_network
-from likewise.models.streaming import BATCH
 
 AUGMENTATION = "centre224"
 SAMPLE = 64  # images that single steps are measured on

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from likewise.evaluation.noise import Noise, measured, of_differences, of_means
-from likewise.evaluation.verdict import detectable, level_at
+from likewise.evaluation.certainty.noise import Noise, measured, of_differences, of_means
+from likewise.evaluation.certainty.verdict import detectable, level_at
 
 ALPHA = 0.05
 METHODS = {2: 4000, 10: 2000, 35: 1000}  # and how often each cell is drawn

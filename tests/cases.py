@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ NUM_CLASSES, DIM = 6, 8
 LOSS_OBJECTS = {name: loss() for name, loss in likewise.LOSSES.items()}
 PROXY_LOSSES = [name for name, loss in LOSS_OBJECTS.items() if loss.meets == "proxies"]
 ROW_LOSSES = [name for name, loss in LOSS_OBJECTS.items() if isinstance(loss, RowLoss) and loss.meets == "batch"]
+PART_LOSSES = [name for name, loss in LOSS_OBJECTS.items() if loss.parts]
 MINED_LOSSES = [name for name, loss in LOSS_OBJECTS.items() if isinstance(loss, RowLoss | PooledLoss)]
 
 
@@ -73,6 +75,7 @@ VARIANTS = [
     Case("proxy_nca", {"scale": 1.0}, normalize=False),
     Case("proxy_triplet", normalize=False),
     Case("proxy_softmax", {"label_smoothing": 0.1}),
+    Case("softmax", normalize=True),
     Case("proxy_anchor", {"alpha": 4.0, "delta": 0.3}),
     Case("soft_triple", {"num_centers": 1}),
     Case("soft_triple", {"num_centers": 2, "regularization": 0.0, "margin": 0.3}),
@@ -83,6 +86,11 @@ VARIANTS = [
     Case("smooth_ap", {"temperature": 0.3}),
     Case("fast_ap", {"bins": 3}),
     Case("recall_at_k", {"ks": (1, 3), "rank_temperature": 0.3, "count_temperature": 0.5}),
+    Case("boosted_binomial", {"parts": (1, 1), "alpha": 3.0, "beta": 10.0, "threshold": 0.1, "shrinkage": 0.2}),
+    Case("attention_ensemble", {"parts": (1,) * 4, "margin": 0.6, "apart": 2.5, "divergence": 0.3}),
+    Case("position_dependent", {"score_margin": 0.1, "margin": 0.3}),
+    Case("hierarchical_triplet", {"margin": 0.3, "levels": 4}),
+    Case("hard_aware_cascade", {"parts": (1, 3), "hardest": (1.0, 0.3), "margin": 0.6}),
 ]
 CASES = [*DEFAULTS.values(), *VARIANTS]
 
@@ -106,15 +114,20 @@ def make(
         options |= {"num_classes": num_classes, "dim": dim}
     if case.per_class:
         options |= {"num_classes": num_classes}
-    if "memory" in options:
+    if "memory" in options or "dim" in inspect.signature(likewise.LOSSES[case.name]).parameters:
         options |= {"dim": dim}
     objective = likewise.objective(case.name, normalize=case.normalize, **case.settings, **options).to(dtype)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         if objective.proxies is not None:
             objective.proxies.vectors.copy_(torch.randn(objective.proxies.vectors.shape, generator=generator, dtype=torch.float64))
+        if case.name == "softmax":
+            objective.loss.bias += torch.randn(num_classes, generator=generator, dtype=torch.float64)
         if case.per_class:
             objective.loss.boundary += 0.2 * torch.rand(num_classes, generator=generator, dtype=torch.float64)
+        if case.name == "position_dependent":
+            for parameter in objective.loss.parameters():
+                parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
     return objective
 
 
@@ -125,6 +138,10 @@ def oracle_of(case: Case, oracles: dict[str, Any], objective: likewise.Objective
         settings["proxies"] = objective.proxies.vectors
     if case.name == "margin":
         settings["boundary"] = objective.loss.boundary
+    if case.name == "position_dependent":
+        settings["layers"] = dict(objective.loss.named_parameters())
+    if case.name == "softmax":
+        settings["bias"] = objective.loss.bias
     return lambda embeddings, labels, **mining: oracles[case.name](embeddings, labels, **settings, **mining)
 
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 from importlib.util import find_spec
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -19,6 +20,15 @@ def needs_program(name: str) -> str:
     if path is None:
         _missing(f"the program {name}")
     return path
+
+
+def needs_node_modules(*packages: str) -> Path:
+    """`node_modules` of the repository, with these packages; for node to find them from elsewhere, it is linked there."""
+    folder = Path(__file__).parent.parent / "node_modules"
+    for name in packages:
+        if not (folder / name / "package.json").is_file():
+            _missing(f"the npm package {name} (npm install --no-save {name})")
+    return folder
 
 
 def _missing(what: str) -> NoReturn:

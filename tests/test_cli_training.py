@@ -22,9 +22,9 @@ from likewise.data.readers import read
 from likewise.data.splits import split
 from likewise.files import file_digest
 from likewise.models.backbones import make_backbone
-from likewise.training import checkpoints
-from likewise.training.run_embeddings import write_embeddings
-from likewise.training.run_writer import RunWriter
+from likewise.training.runs import checkpoints
+from likewise.training.runs.run_embeddings import write_embeddings
+from likewise.training.runs.run_writer import RunWriter
 
 from .training.tiny import events, held, protocol_file, vectors_file, weights_of
 
@@ -331,7 +331,7 @@ def test_ctrl_c_twice_stops_at_once(place: Path, monkeypatch: pytest.MonkeyPatch
     said = fault(
         "train", "raw", place / "vectors.npz", "--protocol", place / "tiny.toml", "--out", place / "twice", "--device", "cpu", code=130
     )
-    assert "interrupted; the same command with --resume goes on from the last checkpoint" in said
+    assert "interrupted: the same command with --resume goes on from the last checkpoint" in said
 
 
 def test_a_diverged_run_is_said_in_words(place: Path) -> None:
@@ -351,7 +351,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "method": (("raw_vhtm", "{data}"), "did you mean 'raw_vthm'?"),
     "protocol": (("raw", "{data}", "--protocol", "quikc"), "did you mean 'quick'?"),
     "reader": (("raw", "glyhps"), "did you mean 'glyphs'?"),
-    "data": (("raw", "nowhere/pictures.npz"), "'nowhere/pictures.npz' is not there"),
+    "data": (("raw", "nowhere/pictures.npz"), "there is no file or folder 'nowhere/pictures.npz'"),
     "method file": (("mine.toml", "{data}"), "there is no method file mine.toml"),
     "setting of the protocol": (("raw", "{data}", "--set", "step=1"), "unknown setting 'step': did you mean 'steps' (protocol)?"),
     "whole head": (("raw", "{data}", "--set", "head=7"), "head is 7: expected a table of kind, levels"),

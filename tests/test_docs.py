@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from likewise.losses import LOSSES
 from likewise.mining import MINERS
 from likewise.models import BACKBONES
 from likewise.samplers import SAMPLERS
+
+from .optional import needs_node_modules
+from .serving.running import Running
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -59,8 +63,16 @@ SHORTER = {
 SMALL = "glyphs:classes=24,images=8"
 
 
-def test_commands_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One after the other, as they are printed, but for fewer steps, methods and characters."""
+def commands_of(document: Path) -> list[list[str]]:
+    """The words after `likewise` of every command in the document."""
+    lines = [line.split("#")[0] for block in code_blocks(document, "sh") for line in block.splitlines()]
+    parts = [part.split() for line in lines for part in line.split("&&")]
+    return [words for program, *words in parts if program.endswith("likewise")]
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/from-folder-to-service.md"])
+def test_commands_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, as they are printed, but for fewer steps, methods and characters; a server is asked, and stopped."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LIKEWISE_CACHE", str(tmp_path / "cache"))
     rng = np.random.default_rng(0)
@@ -70,18 +82,29 @@ def test_commands_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             pixels = rng.integers(0, 256, (4, 4, 3), dtype=np.uint8)
             Image.fromarray(pixels).resize((70, 60)).save(tmp_path / "my_images" / f"class {number}" / f"{item}.png")
     (tmp_path / "new_photos").mkdir()
-    for name in ("photo.jpg", "new_photos/1.jpg"):
-        Image.new("RGB", (40, 40), "green").save(tmp_path / name)
-    runner = CliRunner()
-    blocks = code_blocks(ROOT / "README.md", "sh")
-    lines = [line.split("#")[0] for block in blocks for line in block.splitlines()]
-    parts = [part.split() for line in lines for part in line.split("&&")]
-    commands = [words for program, *words in parts if program.endswith("likewise")]
+    for image in ("photo.jpg", "new_photos/1.jpg"):
+        Image.new("RGB", (40, 40), "green").save(tmp_path / image)
+    commands = commands_of(ROOT / name)
     assert len(commands) > 9
     for command, *words in commands:
+        if command == "serve":
+            ask_and_stop(words)
+            continue
+        if "--browser" in words:
+            (tmp_path / "node_modules").symlink_to(needs_node_modules("onnxruntime-web"))
         more = [] if "--status" in words else SHORTER.get(command, [])
-        found = runner.invoke(app, [command, *(SMALL if word == "glyphs" else word for word in words or ["glyphs"]), *more])
+        found = CliRunner().invoke(app, [command, *(SMALL if word == "glyphs" else word for word in words or ["glyphs"]), *more])
         assert found.exit_code == 0, (command, words, found.output)
+
+
+def ask_and_stop(words: list[str]) -> None:
+    server = Running(*words)
+    try:
+        found = server.ask("POST", "/api/search", files={"image": Path("photo.jpg").read_bytes()})
+        assert found.status_code == 200, found.text
+        assert len(found.json()["neighbours"]) > 0
+    finally:
+        assert server.end(signal.SIGINT)[0] == 0
 
 
 def test_ci_runs_the_commands_of_the_readme() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,23 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path, 
     remove_unfinished(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted(kept)
     remove_unfinished(tmp_path / "nowhere")
+
+
+def test_faults_of_the_system_name_the_file_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the one beside it, under which it is written until it is whole."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("likewise.files.os.fsync", full)
+    with pytest.raises(OSError, match=r"cannot be written \(No space left on device\): give another place: '.*/scores\.json'$"):
+        write_whole(tmp_path / "scores.json", b"{}")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(FileNotFoundError, match="another: 'other'"):
+        write_whole(
+            tmp_path / "scores.json", lambda file: (_ for _ in ()).throw(FileNotFoundError(errno.ENOENT, "another", "other")).send(None)
+        )
+    (tmp_path / "file").write_bytes(b"")
+    for path, words in ((tmp_path, "is a folder"), (tmp_path / "file" / "a" / "b", "file is a file: give another place")):
+        with pytest.raises(ValueError, match=words):
+            write_whole(path, b"")

@@ -17,8 +17,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "likewise"
 
 # The modules and packages at the top, each on a floor: it imports from the floors before its own, and from its own without a cycle.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("checks", "files", "downloads", "environment", "wording", "progress", "configuration"),
-    ("pairs", "rows", "losses", "mining", "references", "collective", "engines", "objectives", "pair_weighting"),
+    ("checks", "files", "downloads", "environment", "wording", "progress", "configuration", "ray_session"),
+    ("pairs", "rows", "losses", "mining", "references", "collective", "engines", "objectives", "pair_weighting", "unit_vectors"),
     ("samplers",),
     ("data",),
     ("evaluation",),
@@ -28,6 +28,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("adaptation",),
     ("comparison",),
     ("reports",),
+    ("explanation", "search", "reproductions"),
+    ("exporting", "serving"),
     ("terminal",),
     ("cli",),
     ("__main__",),
@@ -42,15 +44,20 @@ PUBLIC = (
     "Calibration",
     "DesignedByWeights",
     "Embedder",
+    "Explanation",
+    "Index",
     "Objective",
     "__version__",
     "adapt",
     "calibrate",
     "compare",
     "evaluate",
+    "explain",
+    "export",
     "nearest",
     "objective",
     "pair_weights",
+    "reproduce",
     "rerank",
     "train",
     "verdict",
@@ -133,6 +140,13 @@ def test_no_module_needs_what_windows_lacks() -> None:
     """At its top; inside functions, behind a look at the platform, it may."""
     for name, path in modules().items():
         assert not set(imported_by(parsed(path).body)) & {"fcntl", "grp", "pwd", "resource", "termios"}, name
+
+
+def test_a_folder_holds_about_a_dozen_modules() -> None:
+    """But for the package itself, and for the families that have a registry: one loss or one reader a file."""
+    counts = Counter(path.parent for path in modules().values())
+    crowded = {folder.relative_to(SOURCE).as_posix() for folder, count in counts.items() if count > 14}
+    assert crowded - {".", "losses", "data/readers"} == set()
 
 
 def test_no_two_modules_have_one_name() -> None:

@@ -106,16 +106,17 @@ def test_angular_normalises_its_negatives() -> None:
 def test_parameters_keep_their_type(name: str, dtype: torch.dtype) -> None:
     """Fault: proxy losses cast their parameters in place to the embeddings' type, behind the optimiser's back."""
     objective = make(name, dtype=torch.float32)
-    (parameter,) = objective.parameters()
-    optimizer = torch.optim.SGD(objective.parameters(), lr=0.1)
-    before = parameter.detach().clone()
+    parameters = list(objective.parameters())
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    before = [parameter.detach().clone() for parameter in parameters]
     x = torch.randn(14, 8, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
     objective(x, torch.arange(14) % 6).backward()
     optimizer.step()
-    assert next(iter(objective.parameters())) is parameter
-    assert parameter.dtype == parameter.grad.dtype == torch.float32
     assert x.grad.dtype == dtype
-    assert not torch.equal(parameter, before)
+    for kept, parameter, start in zip(objective.parameters(), parameters, before, strict=True):
+        assert kept is parameter
+        assert parameter.dtype == parameter.grad.dtype == torch.float32
+        assert not torch.equal(parameter, start)
 
 
 @pytest.mark.parametrize("miner", sorted(set(likewise.MINERS) - {"distance_weighted"}))

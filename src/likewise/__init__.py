@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from likewise.adaptation.adapt import adapt
     from likewise.evaluation.calibration import Calibration, calibrate
+    from likewise.evaluation.certainty.verdict import verdict
     from likewise.evaluation.nearest import nearest
     from likewise.evaluation.reranking import RERANKERS, rerank
     from likewise.evaluation.scores import evaluate
-    from likewise.evaluation.verdict import verdict
+    from likewise.explanation.matching import Explanation, explain
+    from likewise.exporting.exporter import export
     from likewise.losses import LOSSES
     from likewise.mining import MINERS
     from likewise.models.embedder import Embedder
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from likewise.objectives import Objective, objective
     from likewise.pair_weighting import DesignedByWeights, pair_weights
     from likewise.reports.comparison_report import compare
+    from likewise.reproductions.reproduce import reproduce
+    from likewise.search.index import Index
     from likewise.training.train import train
 
     __version__: str
@@ -27,15 +31,20 @@ __all__ = [
     "Calibration",
     "DesignedByWeights",
     "Embedder",
+    "Explanation",
+    "Index",
     "Objective",
     "__version__",
     "adapt",
     "calibrate",
     "compare",
     "evaluate",
+    "explain",
+    "export",
     "nearest",
     "objective",
     "pair_weights",
+    "reproduce",
     "rerank",
     "train",
     "verdict",
@@ -51,17 +60,22 @@ _WHERE = {
     "Calibration": "likewise.evaluation.calibration",
     "DesignedByWeights": "likewise.pair_weighting",
     "Embedder": "likewise.models.embedder",
+    "Explanation": "likewise.explanation.matching",
+    "Index": "likewise.search.index",
     "Objective": "likewise.objectives",
     "adapt": "likewise.adaptation.adapt",
     "calibrate": "likewise.evaluation.calibration",
     "compare": "likewise.reports.comparison_report",
     "evaluate": "likewise.evaluation.scores",
+    "explain": "likewise.explanation.matching",
+    "export": "likewise.exporting.exporter",
     "nearest": "likewise.evaluation.nearest",
     "objective": "likewise.objectives",
     "pair_weights": "likewise.pair_weighting",
+    "reproduce": "likewise.reproductions.reproduce",
     "rerank": "likewise.evaluation.reranking",
     "train": "likewise.training.train",
-    "verdict": "likewise.evaluation.verdict",
+    "verdict": "likewise.evaluation.certainty.verdict",
     "whiten": "likewise.models.whitening",
 }
 

@@ -146,10 +146,15 @@ class Difference:
 
 
 def differing(before: Mapping[str, Any], now: Mapping[str, Any], *, within: str = "") -> list[Difference]:
-    """Every setting in which two tables (see `as_table`) differ. A name comes before the settings that belong to it; None is absent."""
+    """Every setting in which two tables (see `as_table`) differ. A name comes before the settings that belong to it.
+
+    None is absent, and so is a table of nothing: whoever wrote the first may not have known of it yet.
+    """
     differences = []
     for key in sorted(before.keys() | now.keys(), key=lambda key: (key != "name", key)):
         name, first, second = f"{within}{key}", before.get(key), now.get(key)
+        if not first and not second and {type(first), type(second)} <= {type(None), dict}:
+            continue
         if isinstance(first, Mapping) and isinstance(second, Mapping):
             differences += differing(first, second, within=f"{name}.")
         elif first != second:

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,20 +24,68 @@ def write_whole(path: Path, content: bytes | Callable[[BinaryIO], object]) -> No
 
     `content` is the bytes, or a function that writes them into the file it is given: for what should not be held in memory.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    check_output(path)
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with unfinished.open("wb") as file:
-            if callable(content):
-                content(file)
-            else:
-                file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-        flush_folder(path.parent)
+        with _named(path, unfinished):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with unfinished.open("wb") as file:
+                if callable(content):
+                    content(file)
+                else:
+                    file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, path)
+            flush_folder(path.parent)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def check_output(path: Path) -> None:
+    """A ValueError, before any work, where no file of that name can be written."""
+    if path.is_dir():
+        raise ValueError(f"'{path}' is a folder: expected the name of a file to write")
+    above = next((parent for parent in path.parents if parent.exists()), None)
+    if above is not None and not above.is_dir():
+        raise ValueError(f"'{path}' cannot be written, as {above} is a file: give another place")
+
+
+@contextmanager
+def _named(path: Path, unfinished: Path) -> Iterator[None]:
+    """A fault of the system in words, by the name that was asked for and not by the one that is written to until all is there."""
+    try:
+        yield
+    except OSError as fault:
+        if fault.errno is None or fault.filename not in (None, str(unfinished), *map(str, path.parents)):
+            raise
+        raise OSError(fault.errno, f"cannot be written ({fault.strerror}): give another place", str(path)) from fault
+
+
+@contextmanager
+def write_folder(folder: Path, *, known_by: str, what: str) -> Iterator[Path]:
+    """A folder to write into, which takes the name of `folder` when all is written. One that is there is replaced if it is such a one,
+    which the file `known_by` tells, or empty; anything else is refused.
+
+    The old one is renamed away just before: a power cut between the two leaves both, under names that begin as the folder's does.
+    """
+    folder = folder.absolute()
+    if folder.exists() and not (folder / known_by).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} is there and is not {what}: give another folder, or empty it")
+    mark = secrets.token_hex(4)
+    unfinished, replaced = (folder.with_name(f"{folder.name}.{mark}.{state}") for state in ("unfinished", "replaced"))
+    try:
+        with _named(folder, unfinished):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.mkdir()
+        yield unfinished
+        if folder.exists():
+            os.replace(folder, replaced)
+        os.replace(unfinished, folder)
+        flush_folder(folder.parent)
+    finally:
+        for leftover in (unfinished, replaced):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def append_line(path: Path, line: bytes) -> None:

@@ -19,6 +19,7 @@ from likewise.losses.loss import AnyLoss, BatchLoss, PairLoss, VectorLoss, WithP
 from likewise.mining import All, Miner, make_miner, row_noise
 from likewise.references import MemoryBank, Proxies, batch_rows, other_rows, prototype_rows, support_items
 from likewise.rows import Rows, statistics_dtype
+from likewise.unit_vectors import unit
 
 
 def objective(
@@ -49,7 +50,7 @@ def objective(
     - trusting: do not look for NaN and for unknown classes in every batch. On a GPU the look waits for the device; a training loop
       that watches its loss does without.
     """
-    loss = make_loss(loss, settings, num_classes=num_classes)
+    loss = make_loss(loss, settings, num_classes=num_classes, dim=dim)
     miner = make_miner(mining)
     traits = traits_of(loss)
     of_whole_batch = isinstance(loss, BatchLoss | VectorLoss)
@@ -147,7 +148,7 @@ class Objective(nn.Module):
     def check(self, embeddings: Tensor, labels: Tensor, names: tuple[str, str] = ("embeddings", "labels")) -> Tensor:
         """The labels as this objective uses them, after a look at both."""
         classes = self.traits.num_classes if self.proxies is None else self.proxies.num_classes
-        dim = next((owner.vectors.shape[1] for owner in (self.proxies, self.memory) if owner is not None), None)
+        dim = next((owner.vectors.shape[1] for owner in (self.proxies, self.memory) if owner is not None), self.traits.dim)
         return checked_labels(embeddings, labels, names=names, num_classes=classes, dim=dim, values=not self.trusting)
 
     def rows(self, embeddings: Tensor, labels: Tensor) -> Rows:
@@ -231,39 +232,3 @@ class Objective(nn.Module):
 
     def extra_repr(self) -> str:
         return f"loss={self.loss}, miner={self.miner}, normalize={self.normalize}, block={self.block}, compile={self.fuse}"
-
-
-def unit(vectors: Tensor) -> Tensor:
-    """Rows brought to length 1, computed in at least float32; a zero vector stays zero, with a finite gradient."""
-    result: Tensor = _Unit.apply(vectors)  # type: ignore[no-untyped-call]
-    return result
-
-
-class _Unit(torch.autograd.Function):
-    """y = x / ||x||, whose gradient (g - y (g.y)) / ||x|| takes fewer passes over the vectors than autograd finds."""
-
-    @staticmethod
-    def forward(ctx: Any, vectors: Tensor) -> Tensor:
-        direction, ctx.length = _direction(vectors)
-        direction = direction.to(vectors.dtype)
-        ctx.save_for_backward(vectors, direction)
-        return direction
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        vectors, direction = ctx.saved_tensors
-        if torch.is_grad_enabled():  # to be differentiated once more: as a function of the vectors
-            direction, length = _direction(vectors)
-        else:
-            direction, length = direction.to(ctx.length.dtype), ctx.length
-        gradient = gradient.to(length.dtype)
-        along = torch.linalg.vecdot(gradient, direction)[:, None]
-        return torch.addcmul(gradient, direction, along, value=-1).div_(length).to(vectors.dtype)
-
-
-def _direction(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """x / ||x|| and ||x||, the latter 1 for a zero vector."""
-    wide = vectors.to(statistics_dtype(vectors))
-    length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-    length = length.masked_fill(length == 0, 1.0)
-    return wide / length, length

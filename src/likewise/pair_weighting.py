@@ -35,9 +35,10 @@ from likewise.engines.reduce import MinedPool, MinedValues, loss_of_rows
 from likewise.losses import Loss, make_loss
 from likewise.losses.loss import AnyLoss, PairLoss, PooledLoss, RowLoss, VectorLoss, WithPenalty, WithStatistic, traits_of
 from likewise.mining import DrawingMiner, Miner, make_miner
-from likewise.objectives import Objective, unit
+from likewise.objectives import Objective
 from likewise.pairs import NotPairsAloneError, Pairs, Side, masked_sum
 from likewise.rows import Rows, pairs_of, statistics_dtype
+from likewise.unit_vectors import unit
 
 WeightFunction = Callable[[Pairs], Tensor]  # a block of rows -> (anchors, references)
 

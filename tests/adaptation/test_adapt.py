@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 import likewise
 from likewise.adaptation import adapt as adapt_module
 from likewise.adaptation import rung_conditions as conditions_module
-from likewise.adaptation.adapt import adapt
+from likewise.adaptation.adapt import adapt, read_adaptation
+from likewise.adaptation.card import card_text
 from likewise.adaptation.fitting import Fitter
 from likewise.cli import app
 from likewise.data.dataset import Dataset, Features
@@ -114,6 +115,7 @@ def test_all_train_has_no_score_and_looks_at_nothing(data: Dataset, tmp_path: Pa
 def test_too_few_classes_leave_the_features_as_they_are(tmp_path: Path) -> None:
     result = adapt(vectors("stretched", classes=6), out=tmp_path / "out", minutes=0)
     assert result.ladder.chosen == "features"
+    assert result.sentence.startswith("what pays here cannot be told, and the features stay as they are; PCA")
     assert "cannot be judged on so few classes" in result.sentence
     assert result.scores == result.as_they_are
 
@@ -138,6 +140,30 @@ def test_the_card_and_the_table_say_it(data: Dataset, tmp_path: Path) -> None:
         assert "as they are" in text
     assert stored["sentence"].startswith("what pays here")
     assert [step["rung"] for step in stored["steps"]] == ["features", "pca", "within", "head"]
+
+
+def test_what_was_found_is_read_again_and_shown(data: Dataset, tmp_path: Path) -> None:
+    """`likewise evaluate FOLDER`, as of a run; one that was broken off says how to go on."""
+    result = adapt(data, out=tmp_path / "out", minutes=0)
+    again = read_adaptation(tmp_path / "out")
+    assert again is not None
+    assert again.ladder == result.ladder
+    as_text = [card_text(found, "data") for found in (result, again)]
+    assert as_text[0] == as_text[1]
+    shown = CliRunner().invoke(app, ["evaluate", str(tmp_path / "out")], terminal_width=140)
+    assert shown.exit_code == 0, shown.output
+    told = " ".join(shown.output.split())
+    assert f"test classes, scored once: R@1 {100 * result.scores['R@1']:.1f} (as they are {100 * result.as_they_are['R@1']:.1f})" in told
+    assert result.sentence[1:] in told
+    as_json = json.loads(CliRunner().invoke(app, ["evaluate", str(tmp_path / "out"), "--json"]).output)
+    assert as_json["scores"] == result.scores
+    assert len(read_ledger().looks) == 1  # nothing was looked at again
+    (tmp_path / "out" / "ladder.json").unlink()
+    broken_off = CliRunner().invoke(app, ["evaluate", str(tmp_path / "out")])
+    assert broken_off.exit_code == 2
+    assert "has not ended there: the same command goes on" in broken_off.output
+    assert read_adaptation(tmp_path / "out" / "embedder") is None
+    assert "is an embedder, which is scored on data" in CliRunner().invoke(app, ["evaluate", str(tmp_path / "out" / "embedder")]).output
 
 
 @pytest.mark.parametrize(

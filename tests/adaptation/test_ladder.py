@@ -12,10 +12,11 @@ import pytest
 
 from likewise.adaptation import ladder as ladder_module
 from likewise.adaptation.adapt import NUM_FOLDS, REPEATS, drawn_folds
+from likewise.adaptation.card import rows, what_the_columns_are
 from likewise.adaptation.fitting import Fitter
 from likewise.adaptation.fold_scores import FoldScores
 from likewise.adaptation.ladder import Climb, Ladder
-from likewise.adaptation.rungs import RATES
+from likewise.adaptation.rungs import RATES, RUNGS
 from likewise.adaptation.time_needed import TimeNeeded
 from likewise.data.dataset import Dataset
 from likewise.data.splits import all_train
@@ -64,6 +65,28 @@ def test_what_would_take_too_long_is_not_tried_and_closed_forms_are(tmp_path: Pa
     assert head.outcome == "no time"
     assert head.seconds == 10 + 100 * (1 + REPEATS * NUM_FOLDS * len(RATES))
     assert ladder.chosen == "within"
+
+
+def test_the_figures_of_a_row_are_of_the_same_draws(tmp_path: Path) -> None:
+    """Also of a rung that is given up after one of them: what it is compared with is then of that one too."""
+    ladder = climb(vectors("stretched"), tmp_path)
+    steps = {step.rung: step for step in ladder.steps}
+    head, within = steps["head"], steps["within"]
+    assert (head.repeats, head.over, within.repeats) == (1, "within", REPEATS)
+    table, queries = FoldScores(tmp_path / "scores.jsonl").table(RUNGS["within"], repeats=REPEATS, folds=NUM_FOLDS)
+    by_draw = table @ queries / queries.sum()
+    assert head.before == pytest.approx(by_draw[0])
+    assert within.score == pytest.approx(by_draw.mean())
+    assert abs(by_draw[0] - by_draw.mean()) > 1e-4  # else this could not fail
+    for step in ladder.steps[1:]:
+        assert step.score is not None
+        assert step.before is not None
+        assert step.gain == pytest.approx(step.score - step.before)
+    shown = dict(zip(steps, rows(ladder.steps), strict=True))
+    assert shown["head"][1:4] == (f"{100 * head.score:.1f}", f"{100 * by_draw[0]:.1f}", f"{100 * head.gain:+.1f}")  # type: ignore[operator]
+    assert shown["head"][-1].endswith("given up after 1 of 3 draws")
+    assert "given up" not in shown["within"][-1]
+    assert "means of 3 draws of folds; before: the best rung above it, on the same folds" in what_the_columns_are(ladder.steps)
 
 
 class Stop(Exception):

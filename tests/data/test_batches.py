@@ -10,9 +10,9 @@ import torch
 from likewise.data import batches as module
 from likewise.data.augmentation import AUGMENTATIONS, Augmentation, choose
 from likewise.data.batches import Batches, copied_batch, gathered_batch, keep_resident, make_batch, named_augmentation
-from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Pixels
-from likewise.data.packed import PackedImages, concrete_device, pack_pixels
+from likewise.data.packing.cache import pack
+from likewise.data.packing.packed import PackedImages, concrete_device, pack_pixels
 
 SIZES = [(40, 53), (40, 40), (61, 40), (40, 90), (44, 48)]
 SMALL = {

@@ -16,11 +16,11 @@ import torch
 from filelock import FileLock
 from PIL import Image
 
-from likewise.data import cache, pack_workers
-from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features, Files, Pixels
-from likewise.data.decode import decode
-from likewise.data.packed import HEAD, PackedImages
+from likewise.data.packing import cache, pack_workers
+from likewise.data.packing.cache import pack
+from likewise.data.packing.decode import decode
+from likewise.data.packing.packed import HEAD, PackedImages
 from likewise.files import is_unfinished
 
 
@@ -346,7 +346,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 import numpy as np
-from likewise.data import cache
+from likewise.data.packing import cache
 from likewise.data.dataset import Dataset, Files
 
 images, home, workers, limit = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from likewise.data.decode import HAS_SIMPLEJPEG, Undecodable, decode, resized_size
+from likewise.data.packing.decode import HAS_SIMPLEJPEG, Undecodable, decode, resized_size
 
 from ..optional import needs_package
 

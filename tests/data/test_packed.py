@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.data.packed import HEAD, DamagedCache, PackedImages, PackedIndex, Problem, open_packed, pack_pixels, read_index, write_index
+from likewise.data.packing.packed import (
+    HEAD,
+    DamagedCache,
+    PackedImages,
+    PackedIndex,
+    Problem,
+    open_packed,
+    pack_pixels,
+    read_index,
+    write_index,
+)
 
 SIZES = [(5, 7), (3, 3), (8, 2), (1, 1), (4, 6)]
 

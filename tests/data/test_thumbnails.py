@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from likewise.data.thumbnails import EDGE, Thumbnails, make_thumbnail, middle_square
+from likewise.data.packing.thumbnails import EDGE, Thumbnails, make_thumbnail, middle_square
 
 
 def gradient(height: int, width: int) -> torch.Tensor:

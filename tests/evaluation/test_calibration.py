@@ -11,9 +11,9 @@ from scipy.stats import binomtest
 
 import likewise
 from likewise.evaluation.calibration import STEP, Asked, Calibration
-from likewise.evaluation.class_bounds import is_bounded, least_units, least_where, log_evidence, pairings
-from likewise.evaluation.class_pairs import ClassPairs
-from likewise.evaluation.match_probability import MatchProbability, SimilarityHistogram
+from likewise.evaluation.calibration.class_bounds import is_bounded, least_units, least_where, log_evidence, pairings
+from likewise.evaluation.calibration.class_pairs import ClassPairs
+from likewise.evaluation.calibration.match_probability import MatchProbability, SimilarityHistogram
 
 
 def made(num_classes, items=4, dim=12, noise=0.6, hubs=0.0, seed=0, sizes=None):

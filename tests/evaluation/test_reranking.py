@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 
 import likewise
 from likewise.cli import app
-from likewise.evaluation import k_reciprocal, reranked_scores
-from likewise.evaluation.k_reciprocal import KReciprocal
-from likewise.evaluation.reranking import RERANKERS, DatabaseAugmentation, make_reranker
+from likewise.evaluation.reranking import RERANKERS, DatabaseAugmentation, k_reciprocal, make_reranker, reranked_scores
+from likewise.evaluation.reranking.k_reciprocal import KReciprocal
 from likewise.evaluation.retrieval import per_query
 from likewise.evaluation.scores import score
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from likewise.evaluation import evaluate, mean_intervals, pack_bits, per_query, score
+from likewise.evaluation.certainty.uncertainty import few_in_words
 from likewise.evaluation.clustering import clustering_scores
 from likewise.evaluation.embedding_file import EmbeddingFile
 from likewise.evaluation.scores import summarise
-from likewise.evaluation.uncertainty import few_in_words
 
 
 def clusters(num_classes=6, each=8):

@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy import stats
 
-from likewise.evaluation import uncertainty
+from likewise.evaluation.certainty import uncertainty
+from likewise.evaluation.certainty.uncertainty import class_tables, intervals_in_doubt, mean_intervals, paired_test
 from likewise.evaluation.retrieval import PerQuery, per_query
-from likewise.evaluation.uncertainty import class_tables, intervals_in_doubt, mean_intervals, paired_test
 
 
 def from_arrays(scores: np.ndarray, labels: np.ndarray, matched: np.ndarray | None = None) -> PerQuery:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy import optimize, stats
 
-from likewise.evaluation.noise import Spread, measured, moderated, of_differences, of_means
-from likewise.evaluation.verdict import Verdict, chances_of_being_best, level_at, verdict
+from likewise.evaluation.certainty.noise import Spread, measured, moderated, of_differences, of_means
+from likewise.evaluation.certainty.verdict import Verdict, chances_of_being_best, level_at, verdict
 
 
 def simulated(
@@ -430,13 +430,25 @@ def test_too_few_classes(classes: int, words: str) -> None:
         assert result.intervals["method 1"] == pytest.approx(by_seeds)
 
 
+def test_no_difference_of_scores_is_beyond_one() -> None:
+    """However wide the intervals of few classes are; of other numbers nothing is known and they stay as they are."""
+    scores = np.random.default_rng(0).uniform(0, 1, (4, 3, 3))
+    found, scaled = verdict(named(scores)), verdict(named(100 * scores))
+    assert max(abs(limit) for limits in scaled.differences.values() for limit in limits) > 100
+    for of_scores, of_numbers in ((found.differences, scaled.differences), (found.pairs, scaled.pairs)):
+        assert list(of_scores) == list(of_numbers)
+        for (low, high), (lowest, highest) in zip(of_scores.values(), of_numbers.values(), strict=True):
+            assert (low, high) == pytest.approx((max(lowest / 100, -1), min(highest / 100, 1)))
+
+
 def test_two_seeds_say_how_many_it_takes() -> None:
     scores = simulated(np.random.default_rng(1), methods=10, seeds=2, by_seed=0.01) + np.linspace(0.02, 0, 10)[:, None, None]
     result = verdict(named(scores))
     assert result.undecided is not None
-    assert result.undecided.startswith("2 seeds a method say too little of how much seeds differ: among 10 methods they tell a lead of ")
+    assert result.undecided.startswith("2 seeds a method say too little of how much seeds differ: among 10 methods only a lead of ")
     again = result.next_look  # the seeds that are added are judged at the level of another look
-    assert f"5 would tell {100 * again.detectable(5):.1f} points and 10 {100 * again.detectable(10):.1f} points" in result.undecided
+    by_seeds = [f"one of {100 * again.detectable(seeds):.1f} points" for seeds in (5, 10)]
+    assert f"is told from noise; with 5 seeds {by_seeds[0]} would be, with 10 {by_seeds[1]}." in result.undecided
     percentages = verdict(named(100 * scores)).undecided
     assert percentages is not None
     assert "points" not in percentages

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from likewise.models import BACKBONES, LEVELS, Backbone, Level, NetworkSpec, StagedBackbone, freeze_batch_norm, make_backbone, make_network
+from likewise.models.backbones.bn_inception import BLOCKS, BNInception
 
 TAPS = {  # channels of low, mid and high, and the sides of their maps for images of 64 pixels
     "resnet18": ((128, 256, 512), (8, 4, 2)),
@@ -21,6 +22,7 @@ TAPS = {  # channels of low, mid and high, and the sides of their maps for image
     "efficientnet_lite2": ((48, 120, 1280), (8, 4, 2)),
     "convnet": ((64, 128, 256), (16, 8, 4)),
     "convnet_small": ((32, 64, 128), (16, 8, 4)),
+    "lenet": ((20, 20, 800), (60, 30, 1)),
     "mlp": ((512, 512, 512), ()),
     "identity": ((10, 10, 10), ()),
 }
@@ -47,6 +49,28 @@ def test_taps(name: str) -> None:
     assert backbone.gives_maps == (low.ndim == 4)
     torch.testing.assert_close(only_high, high, rtol=0, atol=0)
     torch.testing.assert_close(reordered, (mid, low), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", [name for name in BACKBONES if TAPS[name][1]])
+def test_images_may_be_of_any_size(name: str) -> None:
+    """Also where halves of the sides are odd, of which layers side by side must make equally many places."""
+    backbone, _ = small(name)
+    for size in ((96, 104), (97, 75), (40, 33)):
+        with torch.no_grad():
+            (high,) = backbone(torch.randn(1, 3, *size))
+        assert high.isfinite().all()
+
+
+def test_bn_inception_s_pools_reach_over_an_odd_edge() -> None:
+    """The place that is added sees the last row and column, and no others."""
+    backbone, _ = small("bn_inception")
+    assert isinstance(backbone, BNInception)
+    features = torch.rand(1, 320, 13, 11)
+    with torch.no_grad():
+        pooled = backbone._block(BLOCKS["low"][-1], features)[:, -320:]
+    assert pooled.shape[2:] == (7, 6)
+    torch.testing.assert_close(pooled[..., -1, -1], features[..., -1, -1])
+    torch.testing.assert_close(pooled[..., 2, 1], features[..., 4:7, 2:5].amax(dim=(2, 3)))
 
 
 @pytest.mark.parametrize("name", BACKBONES)

@@ -153,6 +153,22 @@ def test_mirror_is_the_normalised_sum() -> None:
     np.testing.assert_allclose(embedder.embed(images, mirror=True), both / np.linalg.norm(both, axis=1, keepdims=True), atol=1e-6)
 
 
+def test_embeddings_as_the_heads_give_them(many: list[Path]) -> None:
+    embedder = of_images(levels=LEVELS, binary=True, num_members=2)
+    images = torch.rand(6, 3, 28, 28)
+    plain = embedder.embed(images, normalize=False, batch=4)
+    expected = torch.cat([output for member in embedder.network.members for output in member.eval()(images)], dim=1)  # type: ignore[operator]
+    np.testing.assert_allclose(plain, expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+    assert np.linalg.norm(plain, axis=1).std() > 0.01
+    for levels, bits in embedder.embed_levels(images).items():
+        np.testing.assert_array_equal(bits, embedder.embed(images, levels=levels))
+    files = embedder.embed(many, normalize=False)  # through onnxruntime where it is there
+    np.testing.assert_allclose(files[:5], embedder.embed(many[:5], normalize=False), rtol=1e-3, atol=1e-4)
+    assert embedder.embed([], normalize=False).shape == (0, 72)
+    with pytest.raises(ValueError, match="normalize=False with mirror or levels"):
+        embedder.embed(images, normalize=False, levels=("low",))
+
+
 def test_single_levels_and_binary() -> None:
     embedder = of_images(levels=LEVELS)
     images = torch.randn(4, 3, 28, 28)
@@ -214,7 +230,7 @@ def test_a_broken_image_is_named(paths: list[Path], tmp_path: Path, monkeypatch:
         of_images().embed([*paths, broken])
     with pytest.raises(ValueError, match=r"broken.jpg: "):
         of_images().embed(dataset([*paths, broken]))
-    with pytest.raises(ValueError, match=r"nowhere.png cannot be embedded: No such file"):
+    with pytest.raises(ValueError, match=r"nowhere.png is not there: expected an image file"):
         of_images().embed([paths[0].with_name("nowhere.png")])
     with pytest.raises(ValueError, match="image 1 cannot be embedded: floating point"):
         of_images().embed([Image.new("RGB", (40, 40)), Image.new("F", (40, 40))])

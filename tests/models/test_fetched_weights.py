@@ -18,8 +18,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 from likewise.models import WEIGHTS, Embedder, find_weights, get_weights, is_here, make_backbone
-from likewise.models import pretrained as registry
-from likewise.models.pretrained import AtAddress
+from likewise.models.weights import pretrained as registry
+from likewise.models.weights.pretrained import AtAddress
 
 from .drawn_photographs import drawn_photographs
 

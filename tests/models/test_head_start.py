@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 import likewise
 from likewise.data.augmentation import Augmentation
-from likewise.models import LEVELS, Embedder, Network, NetworkSpec, Preprocessing, make_backbone, make_network, whiten
+from likewise.models import LEVELS, Embedder, Network, NetworkSpec, Preprocessing, head_start, make_backbone, make_network, whiten
 from likewise.models.frozen import on_backbone
-from likewise.models.head_start import started_from_features
+from likewise.models.head_start import MOST_KEPT, Starts, started_from_features
 
 IMAGES = torch.randn(40, 3, 32, 32, generator=torch.Generator().manual_seed(3))
 VECTORS = torch.randn(50, 9, generator=torch.Generator().manual_seed(4)).exp()
@@ -83,6 +83,35 @@ def test_every_level_of_every_member_has_its_own() -> None:
             pooled = member.heads[level][0](maps).detach()  # type: ignore[index]
             found = nn.functional.normalize(member(IMAGES, (level,))[0])
             torch.testing.assert_close(found, whiten(pooled, kind="pca", dim=6)(pooled), rtol=0, atol=1e-4)
+
+
+def test_what_trainings_share_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the same items, whatever the seed; other items, powers and dimensions have their own, and all are as if nothing were shared."""
+    computed = []
+
+    def counted(*args: Any, **named: Any) -> Any:
+        computed.append(named)
+        return whiten(*args, **named)
+
+    monkeypatch.setattr(head_start, "whiten", counted)
+    starts = Starts()
+
+    def shared(items: Tensor, power: float, dim: int, seed: int) -> Network:
+        plain = make_network(NetworkSpec("identity", in_features=9, dim=dim, unit_features=True), seed=seed)
+        return started_from_features(plain, lambda: items.split(16), power=power, seed=seed, starts=starts)
+
+    asked = [(VECTORS, 0.0, 9), (VECTORS, 0.5, 9), (VECTORS, 0.0, 4), (VECTORS[:30], 0.0, 9)]
+    networks = [shared(*given, seed=seed) for given in asked for seed in range(3)]
+    assert len(computed) == len(asked)
+    alone = [started(network.spec, items, power=power, seed=1) for network, (items, power, _) in zip(networks[::3], asked, strict=True)]
+    for number, network in enumerate(networks):
+        expected = alone[number // 3].state_dict()
+        assert all(torch.equal(value, expected[name]) for name, value in network.state_dict().items())
+    for rows in range(20, 20 + MOST_KEPT):  # then the first is forgotten
+        shared(VECTORS[:rows], 0.0, 9, seed=0)
+    before = len(computed)
+    shared(*asked[0], seed=0)
+    assert len(computed) == before + 1
 
 
 def test_heads_that_cannot_start() -> None:

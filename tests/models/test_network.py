@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from likewise.models import HEADS, LEVELS, POOLINGS, NetworkSpec, freeze_batch_norm, make_backbone, make_network
+from likewise.models.network import level_combinations
 
 IMAGES = torch.randn(5, 3, 32, 32, generator=torch.Generator().manual_seed(3))
 
@@ -109,6 +111,21 @@ def test_single_levels() -> None:
         assert network.width_of((level,)) == 32
 
 
+def test_every_combination_of_levels_from_one_pass() -> None:
+    network = make_network(NetworkSpec("convnet", dim=16, levels=LEVELS, num_members=2), seed=0).eval()
+    outputs = network.outputs(IMAGES)
+    parts = [member(IMAGES) for member in network.members]
+    torch.testing.assert_close(outputs, torch.cat([output for part in parts for output in part], dim=1), rtol=0, atol=0)
+    assert outputs.shape == (5, network.num_outputs)
+    chosen = level_combinations(network.spec.levels)
+    assert [*map("+".join, chosen)] == ["low", "mid", "high", "low+mid", "low+high", "mid+high", "low+mid+high"]
+    for levels in chosen:
+        torch.testing.assert_close(network.joined(outputs, levels), network(IMAGES, levels))
+    torch.testing.assert_close(network.joined(outputs), network(IMAGES))
+    with pytest.raises(ValueError, match="each once and in this order"):
+        network.joined(outputs, ("high", "low"))
+
+
 def test_ensemble_members_share_nothing_and_weigh_alike() -> None:
     network = make_network(NetworkSpec("convnet", dim=8, num_members=3), seed=0).eval()
     storages = [p.data_ptr() for p in network.parameters()]
@@ -195,3 +212,49 @@ def test_spec_refuses(settings: dict[str, Any], message: str) -> None:
 def test_rll_head_refuses_vectors() -> None:
     with pytest.raises(ValueError, match="head='rll' needs feature maps"):
         make_network(NetworkSpec("mlp", head="rll", levels=LEVELS, in_features=4), seed=0)
+
+
+def test_parts_weigh_as_their_widths() -> None:
+    """The cosine of two embeddings is the mean of the cosines of their parts, weighed by the parts' shares."""
+    inputs = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
+    whole = make_network(NetworkSpec("identity", in_features=8, dim=16), seed=0)(inputs)
+    network = make_network(NetworkSpec("identity", in_features=8, dim=16, parts=(3, 5, 8)), seed=0)
+    parts = [torch.nn.functional.normalize(part) for part in (whole[:, :3], whole[:, 3:8], whole[:, 8:])]
+    expected = sum(share * part @ part.T for share, part in zip((3, 5, 8), parts, strict=True)) / 16
+    torch.testing.assert_close(network(inputs) @ network(inputs).T, expected)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ((3, 0), "parts=(3, 0): expected the proportions of the parts' widths, whole numbers of at least 1"),
+        ((1,) * 9, "8 dimensions cannot be cut into 9 parts: raise the dimension, or take fewer parts"),
+    ],
+)
+def test_parts_that_cannot_be(parts: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        NetworkSpec("identity", in_features=8, dim=8, parts=parts)
+
+
+def test_learners_share_all_but_their_masks() -> None:
+    """Each learner is the network on its own masked map, and they weigh alike; two with equal masks are equal."""
+    network = make_network(NetworkSpec("convnet", dim=8, learners=2, parts=(1,)), seed=0).eval()
+    inputs = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    member = network.members[0]
+    (maps,) = member.backbone(inputs, ("low",))
+    learners = []
+    for mask in member.attention.masks:
+        masked = maps * torch.sigmoid(mask(maps))
+        features = member.backbone.stage("high", member.backbone.stage("mid", masked))
+        learners.append(torch.nn.functional.normalize(member.heads["high"](features)))
+    torch.testing.assert_close(network(inputs), torch.cat(learners, dim=1) / 2**0.5)
+    assert not torch.allclose(*learners)
+    member.attention.masks[1].load_state_dict(member.attention.masks[0].state_dict())
+    first, second = network(inputs).split(4, dim=1)
+    torch.testing.assert_close(first, second)
+
+
+@pytest.mark.parametrize(("dim", "levels"), [(9, ("high",)), (8, ("mid", "high"))])
+def test_learners_that_cannot_be(dim: int, levels: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="expected the high level alone, and dimensions that can be shared out equally"):
+        NetworkSpec("convnet", dim=dim, levels=levels, learners=4)  # type: ignore[arg-type]

@@ -13,8 +13,8 @@ import likewise
 from likewise.data.augmentation import AUGMENTATIONS
 from likewise.files import file_digest
 from likewise.models import BACKBONES, POOLINGS, WEIGHTS, Embedder, find_weights, is_here
-from likewise.models import pretrained as registry
-from likewise.models.pretrained import InPackage
+from likewise.models.weights import pretrained as registry
+from likewise.models.weights.pretrained import InPackage
 
 from ..optional import needs_package
 from .drawn_photographs import drawn_photographs, pixels_of

@@ -8,7 +8,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from likewise.data.batches import named_augmentation
 from likewise.models import load_weights
+from likewise.models.backbones import make_backbone
+from likewise.models.embedder import Embedder, Preprocessing
+from likewise.models.network import NetworkSpec, make_network
+from likewise.models.weights.pretrained import find_weights
+from likewise.models.weights.weights_fit import check_weights
 
 
 class Small(nn.Module):
@@ -136,3 +142,23 @@ def test_missing_or_not_weights(tmp_path: Path) -> None:
     torch.save([1, 2], tmp_path / "list.pth")
     with pytest.raises(ValueError, match="expected tensors by name, found list"):
         load_weights(Small(), tmp_path / "list.pth")
+
+
+def test_a_saved_embedder_is_told_as_such(tmp_path: Path) -> None:
+    """Not as so many missing names: whether its file is given, its folder, or the folder of the run or comparison that holds it."""
+    network = make_network(NetworkSpec("resnet18", dim=8), seed=0)
+    Embedder(network, Preprocessing(None, named_augmentation("centre224"))).save(tmp_path / "run" / "embedder")
+    words = r"this is an embedder that Likewise saved.*`likewise embed FOLDER IMAGES --out vectors.npz` uses it"
+    file = tmp_path / "run" / "embedder" / "model.safetensors"
+    for module in (Small(), make_backbone("resnet18").named_as_in_files):
+        with pytest.raises(ValueError, match=words) as told:
+            load_weights(module, file)
+        assert "missing" not in str(told.value)
+    with pytest.raises(ValueError, match=words):
+        check_weights("resnet18", file)
+    for folder in (tmp_path / "run", tmp_path / "run" / "embedder"):
+        with pytest.raises(ValueError, match=words):
+            find_weights(folder)
+    with pytest.raises(ValueError, match="is a folder: give a file in it"):
+        find_weights(tmp_path)
+    load_weights(network, file)  # of which it is

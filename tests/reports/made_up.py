@@ -5,14 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from likewise.comparison.results import ComparisonResults, Curve, MethodResult, TestItems, Trial, point_in_words
-from likewise.comparison.statistics import estimates, judged
+from likewise.comparison.results import ComparisonResults, Curve, MethodResult, TestItems, Trial
+from likewise.comparison.statistics import estimates, judged, verdict_among
+from likewise.comparison.sweeping.sweeps import point_in_words
+from likewise.comparison.sweeping.swept_methods import SweptMethod
 from likewise.comparison.tuning import LADDER
 from likewise.data.dataset import Pixels
 from likewise.data.readers.glyphs import read_glyphs
 from likewise.evaluation import per_query
+from likewise.evaluation.certainty.verdict import Verdict
 from likewise.evaluation.retrieval import PerQuery
-from likewise.evaluation.verdict import Verdict
 
 HOSTILE = (
     "</script><script>window.harmed=1</script>",
@@ -27,6 +29,10 @@ METHODS = (
     ("proxy_nca", "Proxy-NCA", 24),
     ("lifted", "Lifted structure", 16),
 )
+
+
+SWEPT: tuple[dict[str, Any], ...] = ({"dim": 8}, {"dim": 16}, {"pooling": "avg"}, {"pooling": "max"})
+POOLED = {"avg": 12, "max": 20}  # dimensions
 
 
 def made_up(
@@ -53,14 +59,17 @@ def made_up(
     methods: list[MethodResult] = []
     items: dict[str, TestItems] = {}
     verdicts: dict[tuple[str, str], Verdict] = {}
+    swept: list[SweptMethod] = []
     for dataset in datasets:
         items[dataset] = _items(num_classes, images, thumbnails=thumbnails, query_gallery=query_gallery, hostile=hostile)
         at_points: dict[str, tuple[list[MethodResult], dict[str, list[PerQuery]]]] = {}
         for number, (name, title, dim) in enumerate(names):
-            points: list[dict[str, int]] = [{}] + ([{"dim": 8}, {"dim": 16}] if sweep and number < 3 else [])
+            points: list[dict[str, Any]] = [{}] + (list(SWEPT) if sweep and number < 3 else [])
             for point in points:
-                path = folder / f"{len(items)}-{number}-{point.get('dim', 0)}.npy"
-                seeds = _seeds(items[dataset], point.get("dim", dim), num_seeds, number, path)
+                path = folder / f"{len(items)}-{number}-{point_in_words(point)}.npy"
+                seeds = _seeds(
+                    items[dataset], POOLED[point["pooling"]] if "pooling" in point else point.get("dim", dim), num_seeds, number, path
+                )
                 apart = "" if number != len(METHODS) else (HOSTILE[1] if hostile else "1,536 dimensions")
                 rows, runs = at_points.setdefault(point_in_words(point), ([], {}))
                 rows.append(_result(name, title, dataset, apart, point, dim, seeds, path, num_trials if number < 3 else 0, random))
@@ -70,6 +79,8 @@ def made_up(
             methods += with_verdict
             assert verdict is not None
             verdicts[dataset, place] = verdict
+        if sweep:
+            swept += [_swept(dataset, kind, name, title, at_points) for kind in ("dim", "pooling") for name, title, _ in names[:3]]
     ranks = {name: 1.0 + 0.8 * i for i, (name, _, _) in enumerate(METHODS)} if len(datasets) > 1 else {}
     return ComparisonResults(
         title=f"Comparison {HOSTILE[0]}" if hostile else "Glyphs, five methods",
@@ -99,6 +110,7 @@ def made_up(
         versions={"likewise": "0.1.0", "torch": "2.13.0", "python": "3.13"},
         notes=("2 images could not be read and were left out", *(HOSTILE if hostile else ())),
         verdicts=verdicts,
+        swept=tuple(swept),
         indifferent=indifferent,
         average_ranks=ranks,
         critical_difference=1.3 if ranks else None,
@@ -106,6 +118,14 @@ def made_up(
         elapsed=260.0,
         jobs=2,
     )
+
+
+def _swept(
+    dataset: str, sweep: str, name: str, title: str, at_points: dict[str, tuple[list[MethodResult], dict[str, list[PerQuery]]]]
+) -> SweptMethod:
+    points = {point_in_words(point): point for point in SWEPT if sweep in point}
+    verdict = verdict_among({point: at_points[point][1][name] for point in points})
+    return SweptMethod(dataset, sweep, name, title, points, verdict, {f"{sweep}=none": "<i>it cannot be</i>"})
 
 
 def _items(num_classes: int, images: int, *, thumbnails: bool, query_gallery: bool, hostile: bool) -> TestItems:
@@ -152,7 +172,7 @@ def _result(
     title: str,
     dataset: str,
     apart: str,
-    point: dict[str, int],
+    point: dict[str, Any],
     dim: int,
     seeds: list[PerQuery],
     path: Path,

@@ -17,8 +17,8 @@ from likewise.comparison.results import ComparisonResults, read_vectors
 from likewise.evaluation import per_query
 from likewise.reports import embedding_map
 from likewise.reports.comparison_report import write_report
-from likewise.reports.examples_html import LARGEST_SIDE, SMALLEST_SIDE, make_sprite
 from likewise.reports.page import Shared, report_page
+from likewise.reports.page.examples_html import LARGEST_SIDE, SMALLEST_SIDE, make_sprite
 from likewise.reports.ranked_lists import ranked_lists
 
 from .made_up import HOSTILE, made_up
@@ -135,7 +135,19 @@ def test_the_page_says_which_is_best_and_shows_every_part(usual: ComparisonResul
     assert "paper 66.9" in told
     assert "looks beyond the anchor's row" in told  # lifted has no weight curve
     sections = [attributes["id"] for tag, attributes in page.seen if tag == "section"]
-    expected_sections = ["leaderboard", "differences", "curves", "loss", "map", "lists", "tuning", "weights", "conditions", "guard"]
+    expected_sections = [
+        "leaderboard",
+        "differences",
+        "sweeps",
+        "curves",
+        "loss",
+        "map",
+        "lists",
+        "tuning",
+        "weights",
+        "conditions",
+        "guard",
+    ]
     assert sections == [*expected_sections, "notes", "repeat"]
     for expected in (results.command, "opened 3 times", "2.13.0", *results.equal.values(), *results.notes):
         assert expected in told

@@ -16,15 +16,16 @@ from likewise.comparison.gather import look_number
 from likewise.comparison.plan import Extension
 from likewise.comparison.results import ComparisonResults, Estimate, MethodResult
 from likewise.data.ledger import CountedLook, Look
-from likewise.evaluation.verdict import verdict
+from likewise.evaluation.certainty.verdict import verdict
 from likewise.reports.charts import rank_groups
-from likewise.reports.conditions_html import origin_section, time_section
-from likewise.reports.differences_html import differences, signed
 from likewise.reports.drawing import method_lines
-from likewise.reports.leaderboard_html import UNTUNED, leaderboard
 from likewise.reports.page import Shared, report_page
+from likewise.reports.page.conditions_html import origin_section, time_section
+from likewise.reports.page.differences_html import differences, signed
+from likewise.reports.page.leaderboard_html import UNTUNED, leaderboard
 from likewise.reports.sentences import (
     command_to_go_on,
+    gain_in_words,
     headline,
     hits_in_words,
     look_in_words,
@@ -33,7 +34,7 @@ from likewise.reports.sentences import (
     time_in_words,
 )
 from likewise.reports.tables import csv_table, latex_table, latex_text, markdown_table
-from likewise.terminal.comparison_command import closing_lines
+from likewise.terminal.commands.comparison_command import closing_lines
 from likewise.terminal.leaderboard import leaderboard_view
 
 from .made_up import HOSTILE, made_up
@@ -168,7 +169,7 @@ def test_the_headline_says_who_leads_who_is_within_noise_and_who_is_behind(usual
     assert headline(board) == words
     told, more = (f"{100 * lead:.1f} points" for lead in (board.verdict.detectable(3), board.verdict.next_look.detectable(10)))
     assert power_in_words(board).startswith(
-        f"At this noise 3 seeds a method tell a lead of {told}; 10 would tell {more} at the second look."
+        f"With 3 seeds a method a lead of {told} is told from this noise; with 10 seeds, at the second look, one of {more} would be."
     )
     alone = replace(board, equal=(board.equal[0], *board.equal[2:]))
     assert headline(alone).endswith("Every other method is behind it.")
@@ -190,10 +191,16 @@ def test_the_first_hits_are_told_in_plain_words(usual: ComparisonResults) -> Non
     assert told(best) == f"{words}."
     assert told(best, untrained) == f"{words}; without training 94 do."
     close = replace(untrained, scores=scored(usual, "untrained", 0.958).scores)  # to tell them apart takes more than 100 images
-    assert told(best, close) == (
+    many = {name: replace(items, labels=np.zeros(1000, np.int64)) for name, items in usual.items.items()}
+    assert told(best, close, items=many) == (
         "Of 1,000 images, 964 have one of their own class as the nearest with RAW + VTHM; without training 958 do."
     )
-    assert told(scored(usual, "raw_vthm", 0.997)).startswith("Of 1,000 images, 997 have")
+    assert told(scored(usual, "raw_vthm", 0.997), items=many).startswith("Of 1,000 images, 997 have")
+    # of no more than there were
+    assert told(best, close).startswith("Of 240 test images, 231 have one")
+    few = {name: replace(items, query=np.arange(24), thumbnails=None) for name, items in usual.items.items()}
+    assert told(scored(usual, "raw_vthm", 1.0), items=few).startswith("Of 24 test items, 24 have one")
+    assert told(best, items=few).startswith("Of 24 test items, 23 have one")
     assert told(untrained) == "Of 100 images, 94 have one of their own class as the nearest without any training."
     vectors = {name: replace(items, thumbnails=None) for name, items in usual.items.items()}
     assert told(best, items=vectors).startswith("Of 100 items, 96 have")
@@ -202,6 +209,30 @@ def test_the_first_hits_are_told_in_plain_words(usual: ComparisonResults) -> Non
     assert told(replace(best, scores={"MAP@R": best.scores["MAP@R"]})) == ""
     spread = replace(best, scores={**best.scores, "R@1": Estimate((0.5,), 0.5, None, 0.423, 0.577)})
     assert "50 (42 to 58) have one" in told(spread)
+
+
+def test_an_untrained_network_that_nothing_trained_beats_is_said(usual: ComparisonResults) -> None:
+    best = usual.board("glyphs").methods[0]
+    untrained = replace(best, name="untrained", title="Untrained network", apart="no training", standing="")
+    better, worse = (
+        replace(untrained, scores=untrained.scores | {"MAP@R": Estimate((mean,), mean, None, None, None)}) for mean in (0.95, 0.5)
+    )
+    told = [gain_in_words(replace(usual, methods=(*usual.methods, start)).board("glyphs")) for start in (better, worse)]
+    assert told[0] == ("Training does not pay here: untrained, the network has MAP@R 95.00, and RAW + VTHM, the best trained, MAP@R 93.03.")
+    assert told[1] == ""
+
+
+def test_vectors_are_not_called_images(usual: ComparisonResults) -> None:
+    """Neither in the terminal nor on the page: they are to be used on vectors."""
+    best = {"glyphs": Path("/runs/x y/best")}
+    for_images = replace(usual, best=best)
+    of_vectors = replace(for_images, items={name: replace(items, thumbnails=None) for name, items in usual.items.items()})
+    told = ("likewise embed {} IMAGES --out vectors.npz", "likewise embed {} VECTORS.npz --out embedded.npz")
+    for results, right, wrong in ((for_images, *told), (of_vectors, *reversed(told))):
+        lines, page = closing_lines(results), report_page(Shared.of(results))
+        assert "  " + right.format("'/runs/x y/best'") in lines
+        assert right.format("best") in page
+        assert wrong.format("best") not in page
 
 
 def test_the_plain_words_stand_on_top_and_under_the_table(usual: ComparisonResults) -> None:
@@ -294,7 +325,10 @@ def test_more_seeds_that_tell_no_smaller_lead_are_said_to(usual: ComparisonResul
     scores = {m.name: random.normal(0.5, 0.1, (1, 12)) + random.normal(0, 1e-4, (3, 12)) for m in board.equal}
     found = verdict(scores)
     assert found.next_look.detectable(10) > found.detectable(3)
-    told = f"At this noise 3 seeds a method tell a lead of {100 * found.detectable(3):.1f} points; 10 would tell no smaller one"
+    told = (
+        f"With 3 seeds a method a lead of {100 * found.detectable(3):.1f} points is told from this noise; with 10 seeds, "
+        "at the second look, no smaller one would be."
+    )
     assert power_in_words(replace(board, verdict=found)).startswith(told)
 
 

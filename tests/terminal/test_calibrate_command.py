@@ -15,6 +15,7 @@ from likewise.data.augmentation import Augmentation
 from likewise.models.embedder import Embedder, Preprocessing
 from likewise.models.network import NetworkSpec, make_network
 from likewise.protocols import load_protocol
+from likewise.terminal.commands import calibrate_command
 from likewise.training.train import train
 
 
@@ -61,6 +62,15 @@ def test_stored_beside_the_model_and_loaded_with_it(model: Path, images: Path, t
     assert Embedder.load(tmp_path / "copy").calibration == embedder.calibration
 
 
+@pytest.mark.parametrize("place", ["best", "model", "best/embedder"])
+def test_a_comparison_and_an_index_hold_a_model(place: str, model: Path, images: Path, tmp_path: Path) -> None:
+    (tmp_path / "holds one" / place).parent.mkdir(parents=True)
+    model.rename(tmp_path / "holds one" / place)
+    assert command(tmp_path / "holds one", images).exit_code == 0
+    assert Embedder.load(tmp_path / "holds one" / place).calibration is not None
+    assert (tmp_path / "holds one" / place / "calibration.html").is_file()
+
+
 def test_as_json_and_the_page_elsewhere(model: Path, images: Path, tmp_path: Path) -> None:
     told = command(model, images, "--json", "--page", tmp_path / "page.html")
     assert likewise.Calibration.from_json(told.stdout) == Embedder.load(model).calibration
@@ -87,20 +97,25 @@ def test_another_model_in_its_place_is_not_calibrated(model: Path, images: Path)
 def test_a_run_is_calibrated_on_classes_that_it_was_not_trained_on(model: Path, images: Path, tmp_path: Path) -> None:
     protocol = replace(load_protocol("quick"), side=16, steps=2, batch=8, dim=4, ks=(1, 2))
     train("raw", images, protocol=protocol, out=tmp_path / "run", device="cpu")
-    told = command(tmp_path / "run", images, "--json")
+    told = command(tmp_path / "run", images)
     assert told.exit_code == 0, told.output
+    assert "first look at these test classes, the same that `likewise train` took" in told.stdout
     calibration = Embedder.load(tmp_path / "run").calibration
     assert calibration is not None
     assert calibration.num_classes == 8, "half of the classes are test classes"
     assert (tmp_path / "run" / "embedder" / "calibration.json").is_file()
 
 
-def test_in_words(model: Path, images: Path, tmp_path: Path) -> None:
+def test_in_words(model: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is embedded."""
+    monkeypatch.setattr(calibrate_command, "embeddings_to_score", None)
     for arguments, words in (
-        ((tmp_path / "nothing", images), "holds no embedder"),
+        ((tmp_path / "nothing", images), "is neither a folder nor the name of weights"),
         (("efficientnet_lite0", images), "give one with --out"),
         ((model, images, "--out", tmp_path / "other"), "leave out --out"),
         ((model, images, "--false-accepts", "3"), "false_accepts is 3.0"),
+        ((model, images, "--confidence", "1"), "confidence is 1.0"),
+        ((model, images, "--page", images), "is a folder: expected the name of a file"),
     ):
         told = command(*arguments)
         assert told.exit_code == 2

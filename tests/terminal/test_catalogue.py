@@ -48,7 +48,7 @@ def test_each_is_in_one_group(groups: dict[str, list[str]], names: tuple[str, ..
 def test_methods_stand_under_their_papers() -> None:
     groups = methods_by_paper()
     assert list(groups) == list(PAPERS.values())
-    assert groups[PAPERS["nonlinear rank"]] == ["nonlinear_rank"]
+    assert groups[PAPERS["nonlinear rank"]] == ["nonlinear_rank", "softmax"]
     assert "paper-nra-cub" in protocols_by_origin()[PAPERS["nonlinear rank"]]
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from likewise.comparison.plan import Claim, Piece, Plan
 from likewise.comparison.plan_progress import Progress
-from likewise.comparison.store import Owner
+from likewise.comparison.running.store import Owner
 from likewise.terminal import comparison_progress
 from likewise.terminal.comparison_progress import clock, live_progress
 

@@ -194,3 +194,35 @@ def test_a_name_of_weights_embeds_without_training(model: Path, flat: Path, tmp_
     model.rename(tmp_path / "efficientnet_lite0")
     run("embed", "efficientnet_lite0", flat, "-o", "again.npz")
     assert len(asked) == 1
+
+
+def test_levels_of_a_run(trained: tuple[Path, Path], tmp_path: Path) -> None:
+    """Each combination as if it had been embedded alone, in one table with what it lacks beside all levels together."""
+    folder, mine = trained
+    protocol = replace(load_protocol("quick"), side=16, steps=2, batch=8, dim=4, ks=(1, 2))
+    train("ranked_list_multilevel", mine, protocol=protocol, out=tmp_path / "levels", device="cpu")
+    told = json.loads(run("evaluate", tmp_path / "levels", mine, "--levels", "all", "--json").stdout)
+    assert [*told["levels"]] == ["low", "mid", "high", "low+mid", "low+high", "mid+high", "low+mid+high"]
+    assert told["levels"]["low+mid+high"]["scores"] == told["scores"]
+    for name, found in told["levels"].items():
+        levels = name.replace("+", ",")
+        run("embed", tmp_path / "levels", mine, "--levels", levels, "-o", tmp_path / "alone.npz")
+        alone = json.loads(run("evaluate", tmp_path / "alone.npz", "--json").stdout)
+        assert found["scores"] == pytest.approx(alone["scores"], abs=1e-6)
+        assert found["dim"] == alone["dim"] == 4 * len(name.split("+"))
+        assert json.loads(run("evaluate", tmp_path / "levels", mine, "--levels", levels, "--json").stdout)["scores"] == found["scores"]
+    table = run("evaluate", tmp_path / "levels", mine, "--levels", "all").stdout
+    rows = [line.split() for line in table.splitlines() if line.strip().startswith(("low", "mid", "high"))]
+    assert [row[0] for row in rows] == [*told["levels"]]
+    assert [row[2] for row in rows] == [f"{100 * found['scores']['R@1']:.1f}" for found in told["levels"].values()]
+    for arguments in ((folder, "--levels", "all"), (tmp_path / "alone.npz", "--levels", "all")):
+        refused = CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
+        assert refused.exit_code == 2
+        assert "levels are scored of a run on DATA" in refused.stderr
+
+
+def test_a_run_that_was_scored_by_distance_says_that_it_is_now_compared_otherwise(tmp_path: Path) -> None:
+    data = "glyphs:classes=8,images=4,size=28"
+    train("softmax", data, protocol="paper-nra-mnist", settings={"steps": 1, "batch": 8}, out=tmp_path / "run", device="cpu")
+    told = run("evaluate", tmp_path / "run", data, "--ks", "1")
+    assert "note: protocol paper-nra-mnist compares by distance, before rows are brought to length 1; here they have" in told.stderr

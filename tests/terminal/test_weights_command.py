@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 
 from likewise.cli import app
 from likewise.models import WEIGHTS
-from likewise.models import pretrained as registry
-from likewise.models.pretrained import AtAddress
+from likewise.models.weights import pretrained as registry
+from likewise.models.weights.pretrained import AtAddress
 
 from ..optional import needs_package
 

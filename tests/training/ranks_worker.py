@@ -25,6 +25,8 @@ METHODS: dict[str, Method] = {
     "proxies": method("proxy_anchor"),
     "whole batch": method("histogram"),
     "multilevel": method("ranked_list_multilevel"),
+    "parts": method("bier"),
+    "cascade": method("hdc"),
     "ensemble": method("dreml", ensemble__members=2, loss__scale=1.0),
     "hard classes": method("raw", sampler__name="hard_classes", sampler__share_known=0.1),
     "boundaries": method("margin", mining__name="all"),

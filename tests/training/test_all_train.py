@@ -16,7 +16,7 @@ from likewise.data.dataset import Dataset
 from likewise.data.guard import TestGuard
 from likewise.data.ledger import read_ledger
 from likewise.models.embedder import Embedder
-from likewise.training.run_folder import TrainingResult
+from likewise.training.runs.run_folder import TrainingResult
 from likewise.training.train import NO_TEST, train
 
 from .tiny import HELD_OUT, PROTOCOL, assert_equal_weights, held, method, training, vectors, vectors_file, weights_of

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from likewise.training.checkpoints import Checkpoints, DamagedCheckpoint, read_checkpoint
+from likewise.training.runs.checkpoints import Checkpoints, DamagedCheckpoint, read_checkpoint
 
 
 def state(step: int) -> dict[str, Any]:

@@ -9,15 +9,15 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from likewise.comparison.workshop import write_thumbnails
+from likewise.comparison.running.workshop import write_thumbnails
 from likewise.data.dataset import Dataset, Files, Pixels
-from likewise.data.packed import PackedImages
+from likewise.data.packing.packed import PackedImages
 from likewise.data.splits import from_ranges
 from likewise.evaluation.scores import evaluate
 from likewise.methods import load_method
 from likewise.models import Embedder
 from likewise.models.backbones import make_backbone
-from likewise.models.frozen_features import frozen_features
+from likewise.models.frozen.frozen_features import frozen_features
 from likewise.training.devices import Devices
 from likewise.training.feeds import Feed, make_feed
 from likewise.training.fit import fit

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from likewise.objectives import objective
 from likewise.training.method_objective import Objectives
 
 from .tiny import method
@@ -73,3 +74,15 @@ def test_norm_brings_embeddings_to_that_length() -> None:
     torch.testing.assert_close(found(0, (vectors,), labels, labels), scaled)
     plain = found.of_level[0][0](3 * torch.nn.functional.normalize(vectors), labels)  # type: ignore[index]
     torch.testing.assert_close(scaled, plain)
+
+
+def test_a_loss_of_parts_sees_all_levels_joined() -> None:
+    """The parts of each level in turn, in the proportions that the head has."""
+    chosen = method("bier", head__levels=["mid", "high"], head__parts=[1, 3])
+    found = Objectives(chosen, num_classes=5, dim=8, steps=10, seed=0, gather=False)
+    generator = torch.Generator().manual_seed(0)
+    embeddings = tuple(torch.randn(10, 8, generator=generator) for _ in range(2))
+    labels = torch.arange(5).repeat(2)
+    assert [len(of_member) for of_member in found.of_level] == [1]  # type: ignore[arg-type]
+    expected = objective("boosted_binomial", parts=(1, 3, 1, 3), shrinkage=0.06)(torch.cat(embeddings, dim=1), labels)
+    torch.testing.assert_close(found(0, embeddings, labels, labels), expected)

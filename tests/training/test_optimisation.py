@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import torch
@@ -159,7 +159,14 @@ def test_clip_bounds_the_gradient() -> None:
     assert float(torch.nn.functional.cosine_similarity(free, clipped, dim=0)) == pytest.approx(1.0, abs=1e-4)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("sgd", torch.optim.SGD), ("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
+KINDS = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD, "rmsprop": torch.optim.RMSprop}
+
+
+def test_every_optimiser_of_protocols_is_met_here() -> None:
+    assert set(get_args(get_type_hints(Protocol)["optimizer"])) == set(KINDS)
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS.items())
 def test_the_protocols_optimiser(name: str, kind: type[torch.optim.Optimizer]) -> None:
     found = training(method("raw"), replace(PROTOCOL, optimizer=name, momentum=0.7, eps=1e-3)).optimizer  # type: ignore[arg-type]
     assert type(found.optimizer) is kind
@@ -179,16 +186,49 @@ def heads(found: Any) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in found.network.named_parameters() if ".heads." in name}
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
+def test_rmsprop_is_torchs_own_and_the_lectures() -> None:
+    """Ten steps with drawn gradients, each group with its rate and decay: as torch's RMSprop with a tenth of new squares, and as
+    v <- .9 v + .1 g^2, w <- w - rate g / (sqrt(v) + eps) with g the gradient plus the decay's.
+    """
+    protocol = replace(PROTOCOL, optimizer="rmsprop", eps=1e-3, weight_decay=0.2, schedule="constant")
+    found = training(method("proxy_softmax", **MULTIPLES), protocol)
+    groups = found.optimizer.param_groups
+    set_rates(found.optimizer, found.method, protocol, 0)
+    twins = [[torch.nn.Parameter(parameter.detach().clone()) for parameter in group["params"]] for group in groups]
+    by_hand = [[parameter.detach().double() for parameter in group["params"]] for group in groups]
+    squares = [[torch.zeros_like(weight) for weight in weights] for weights in by_hand]
+    peers = [
+        torch.optim.RMSprop(twin, lr=group["lr"], alpha=0.9, eps=1e-3, weight_decay=group["weight_decay"], foreach=False)
+        for group, twin in zip(groups, twins, strict=True)
+    ]
+    draw = torch.Generator().manual_seed(0)
+    for _ in range(10):
+        for group, twin, weights, means in zip(groups, twins, by_hand, squares, strict=True):
+            for place, (parameter, other) in enumerate(zip(group["params"], twin, strict=True)):
+                parameter.grad = torch.randn(parameter.shape, generator=draw)
+                other.grad = parameter.grad.clone()
+                slope = parameter.grad.double() + group["weight_decay"] * weights[place]
+                means[place] = 0.9 * means[place] + 0.1 * slope**2
+                weights[place] = weights[place] - group["lr"] * slope / (means[place].sqrt() + 1e-3)
+        found.optimizer.step()
+        for peer in peers:
+            peer.step()
+    for group, twin, weights in zip(groups, twins, by_hand, strict=True):
+        for parameter, other, weight in zip(group["params"], twin, weights, strict=True):
+            torch.testing.assert_close(parameter, other)
+            torch.testing.assert_close(parameter.double(), weight, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", KINDS)
 def test_the_head_is_pulled_to_its_start_as_adamw_decays_to_zero(optimizer: Any) -> None:
     """w - start has AdamW's own decay: after equal gradients, it is what a weight that started at zero would be."""
     protocol = replace(STARTED, optimizer=optimizer, learning_rate=0.01, schedule="constant")
     found = training(method("raw"), protocol)
     start = heads(found)
     shifted = {name: torch.nn.Parameter(torch.zeros_like(value)) for name, value in start.items()}
-    kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
-    settings = {"momentum": protocol.momentum} if optimizer == "sgd" else {"eps": protocol.eps}
-    peer = kinds[optimizer](shifted.values(), lr=0.01, weight_decay=0.0, **settings)
+    settings: dict[str, Any] = {"momentum": protocol.momentum} if optimizer == "sgd" else {"eps": protocol.eps}
+    settings |= {"alpha": 0.9} if optimizer == "rmsprop" else {}
+    peer = KINDS[optimizer](shifted.values(), lr=0.01, weight_decay=0.0, **settings)
     by_hand = torch.optim.AdamW(shifted.values(), lr=0.01, weight_decay=5.0, eps=protocol.eps) if optimizer == "adamw" else None
     draw = torch.Generator().manual_seed(0)
     for step in range(5):

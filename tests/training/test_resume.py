@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from likewise.methods import Method
-from likewise.training.checkpoints import Checkpoints
 from likewise.training.loop import Listener, Training
+from likewise.training.runs.checkpoints import Checkpoints
 from likewise.training.train import train
 
 from .tiny import PROTOCOL, assert_equal_weights, likewise, method, pictures, protocol_file, training, vectors_file, weights_of
@@ -33,6 +33,9 @@ METHODS: dict[str, Method] = {
     "proxies": method("proxy_nca"),
     "ensemble": method("dreml", ensemble__members=2),
     "multilevel": method("ranked_list_multilevel"),
+    "parts": method("bier"),
+    "running means": method("htl"),
+    "loss that learns": method("pddm"),
 }
 AUGMENTED = replace(
     PROTOCOL, train_augmentation="resized28", test_augmentation="whole28", steps=18, validate_every=4, frozen_batch_norm=False

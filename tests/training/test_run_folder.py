@@ -14,7 +14,7 @@ import pytest
 from safetensors.torch import save_file
 
 from likewise.models.backbones import make_backbone
-from likewise.training.run_folder import RunFolder
+from likewise.training.runs.run_folder import RunFolder
 from likewise.training.train import train
 from likewise.training.watchdogs import Diverged
 

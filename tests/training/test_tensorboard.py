@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from likewise.training.tensorboard import EventFile, crc32c
+from likewise.training.runs.tensorboard import EventFile, crc32c
 
 from ..optional import needs_package
 

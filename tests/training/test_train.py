@@ -28,7 +28,7 @@ from likewise.models.network import NetworkSpec, make_network
 from likewise.training import feeds
 from likewise.training.feeds import Feed, make_feed
 from likewise.training.loop import Listener, Row, Training
-from likewise.training.run_embeddings import embeddings_to_score
+from likewise.training.runs.run_embeddings import embeddings_to_score
 from likewise.training.scoring import protocol_scores
 from likewise.training.train import TrainingStopped, held_out_items, hold_out, train
 from likewise.training.watchdogs import Diverged

@@ -25,13 +25,15 @@ from likewise.files import file_digest
 from likewise.methods import Method
 from likewise.models.network import Network
 from likewise.progress import ProgressCallback
-from likewise.training.run_folder import RunFolder, environment
+from likewise.training.runs.run_folder import RunFolder, environment
 from likewise.training.scoring import protocol_scores
+from likewise.training.small_data import judged_notes, test_notes
 from likewise.training.train import NO_TEST, PURPOSE, Trains, decision, feed_notes
 
 METHOD = "raw_vthm"
 NUM_FOLDS = 3  # of the training classes
 REPEATS = 3  # draws of the folds, each with a seed of its own: fewer say too little of how much draws differ
+COMPARE = "`likewise compare`, which judges on the test classes"
 SCORES, RESULT = "fold_scores.jsonl", "ladder.json"
 
 
@@ -47,11 +49,27 @@ class Adaptation:
     look: CountedLook | None
     notes: tuple[str, ...]
     seconds: float
+    of_vectors: bool  # what the embedder takes; else images
 
     @property
     def chosen(self) -> str:
         """The title of the rung that counts."""
         return RUNGS[self.ladder.chosen].title
+
+    @staticmethod
+    def from_stored(folder: Path, content: dict[str, Any]) -> Adaptation:
+        """Of what RESULT holds."""
+        return Adaptation(
+            folder=folder,
+            ladder=Ladder.from_stored(content),
+            sentence=content["sentence"],
+            scores=content["scores"],
+            as_they_are=content["as_they_are"],
+            look=CountedLook.from_json(content["look"]) if content["look"] is not None else None,
+            notes=tuple(content["notes"]),
+            seconds=content["seconds"],
+            of_vectors=content["of_vectors"],
+        )
 
 
 def adapt(
@@ -83,7 +101,7 @@ def adapt(
     conditions = conditions_for(dataset, method=method, weights=weights)
     folder = RunFolder(Path(out))
     config = {
-        "method": as_table(conditions.method),
+        "method": as_table(replace(conditions.method, grid={})),  # which nothing here searches
         "frozen": as_table(conditions.frozen),
         "tuned": as_table(conditions.tuned),
         "data": {"name": dataset.name, "fingerprint": dataset.fingerprint()},
@@ -102,11 +120,25 @@ def adapt(
     with parts.test.closed("choosing the rung"):
         scores = FoldScores(folder.path / SCORES)
         ladder = climbed(fitter, drawn_folds(dataset, parts), scores, until=began + 60 * minutes, on_progress=on_progress)
-    result = _finished(folder, dataset, parts, fitter, ladder, config)
+    content = _finished(folder, dataset, parts, fitter, ladder, config)
+    folder.write_json(RESULT, content | {"seconds": time.monotonic() - began})
     fitter.forget_maps()
-    result = replace(result, seconds=time.monotonic() - began)
+    result = read_adaptation(folder.path)
+    assert result is not None
     folder.write_text("README.md", card_text(result, dataset.name))
     return result
+
+
+def read_adaptation(folder: str | Path) -> Adaptation | None:
+    """What `adapt` left in this folder; None where it holds something else, a ValueError where `adapt` has not ended."""
+    run = RunFolder(Path(folder))
+    config = run.config()
+    if config is None or "tuned" not in config:
+        return None
+    content = run.read_json(RESULT)
+    if content is None or "seconds" not in content:
+        raise ValueError(f"{folder}: `likewise adapt` has not ended there: the same command goes on")
+    return Adaptation.from_stored(run.path, content)
 
 
 def drawn_folds(dataset: Dataset, parts: Split) -> Folds:
@@ -128,26 +160,14 @@ def climbed(fitter: Fitter, folds: Folds, scores: FoldScores, *, until: float, o
     return Climb(fitter, folds, scores, until=until, on_progress=on_progress).ladder()
 
 
-def _finished(folder: RunFolder, dataset: Dataset, parts: Split, fitter: Fitter, ladder: Ladder, config: dict[str, Any]) -> Adaptation:
+def _finished(folder: RunFolder, dataset: Dataset, parts: Split, fitter: Fitter, ladder: Ladder, config: dict[str, Any]) -> dict[str, Any]:
     """The chosen rung taken on all training classes, saved and scored; as it is in the folder where the same rung was chosen before."""
     choice = {"rung": ladder.chosen, "setting": asdict(ladder.setting)}
     stored = folder.read_json(RESULT)
     if stored is None or stored["choice"] != choice:
         stored = {"choice": choice} | _taken(folder, dataset, parts, fitter, ladder, config | choice)
-    sentence = what_pays(ladder, device=fitter.device)
-    gain = None if ladder.gain is None else asdict(ladder.gain)
-    content = stored | {"sentence": sentence, "gain": gain, "steps": [asdict(step) for step in ladder.steps]}
-    folder.write_json(RESULT, content)
-    return Adaptation(
-        folder=folder.path,
-        ladder=ladder,
-        sentence=sentence,
-        scores=content["scores"],
-        as_they_are=content["as_they_are"],
-        look=CountedLook.from_json(content["look"]) if content["look"] is not None else None,
-        notes=tuple(content["notes"]),
-        seconds=0.0,
-    )
+    stored |= ladder.to_store() | {"sentence": what_pays(ladder, device=fitter.device), "of_vectors": fitter.takes_vectors}
+    return stored
 
 
 def _taken(folder: RunFolder, dataset: Dataset, parts: Split, fitter: Fitter, ladder: Ladder, config: dict[str, Any]) -> dict[str, Any]:
@@ -159,7 +179,8 @@ def _taken(folder: RunFolder, dataset: Dataset, parts: Split, fitter: Fitter, la
     occasion = Occasion("adapt", str(folder.path.resolve()), decided=decision(config, network))
     card = {"config": config, "split": parts.to_json()} | ({"occasion": asdict(occasion)} if parts.test.num_items else {})
     fitter.embedder(rung, network, card=card).save(folder.embedder)
-    notes = [*dataset.notes, *parts.notes, *feed_notes(feed)]
+    little = [*judged_notes(parts.num_train_classes, part="training", other=COMPARE), *test_notes(parts.num_test_classes)]
+    notes = [*fitter.conditions.notes, *dataset.notes, *parts.notes, *feed_notes(feed), *little]
     if not parts.test.num_items:
         return {"scores": {}, "as_they_are": {}, "look": None, "notes": [*notes, NO_TEST]}
     key = parts.test.issue_key("adaptation")
@@ -175,6 +196,6 @@ def _taken(folder: RunFolder, dataset: Dataset, parts: Split, fitter: Fitter, la
         scored = protocol_scores(vectors, test.labels, fitter.conditions.frozen, query_and_gallery=places, unscoreable="note")
         return scored.means, [*feed_notes(test), *scored.notes]
 
-    before, test_notes = test_scores(FEATURES, as_they_are)
+    before, notes_of_test = test_scores(FEATURES, as_they_are)
     after = before if rung is features else test_scores(rung.name, network)[0]
-    return {"scores": after, "as_they_are": before, "look": look.as_json(), "notes": [*notes, *test_notes, *look.notes]}
+    return {"scores": after, "as_they_are": before, "look": look.as_json(), "notes": [*notes, *notes_of_test, *look.notes]}

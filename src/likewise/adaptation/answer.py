@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from likewise.adaptation.judgement import Judgement
 from likewise.adaptation.ladder import Ladder, Step
-from likewise.adaptation.rungs import RUNGS
+from likewise.adaptation.rungs import FEATURES, RUNGS
 from likewise.wording import listed
 
 
 def what_pays(ladder: Ladder, *, device: str) -> str:
-    """ "what pays here: within-class whitening (+1.2 points of MAP@R on held-out training classes, 95 % interval 0.6 to 1.8); ..." """
+    """ "what pays here: within-class whitening (+1.2 points of MAP@R over the features as they are on held-out ...); ..." """
     steps = {step.rung: step for step in ladder.steps}
     later = list(RUNGS)[1 + list(RUNGS).index(ladder.chosen) :]
-    if ladder.gain is None:
+    judged = [step for step in ladder.steps if step.outcome in ("counts", "nothing", "harms")]
+    if ladder.gain is None and not judged:
+        clauses = ["what pays here cannot be told, and the features stay as they are"]
+    elif ladder.gain is None:
         clauses = ["nothing pays here beyond the features as they are"]
     else:
         clauses = [f"what pays here: {RUNGS[ladder.chosen].title} ({gain_in_words(ladder.gain)})"]
@@ -29,13 +32,13 @@ def what_pays(ladder: Ladder, *, device: str) -> str:
 
 
 def gain_in_words(gain: Judgement) -> str:
-    low, high = f"{100 * gain.low:.1f}", f"{100 * gain.high:.1f}"
-    return f"{points(gain.gain)} of MAP@R on held-out training classes, 95 % interval {low} to {high}"
+    over = f"{signed(gain.gain)} points of MAP@R over {RUNGS[FEATURES].title} on held-out training classes"
+    return f"{over}, 95 % interval {signed(gain.low)} to {signed(gain.high)}"
 
 
-def points(gain: float) -> str:
-    """ "+1.2 points"."""
-    return f"{100 * gain:+.1f} points"
+def signed(gain: float) -> str:
+    """ "+1.2", in points."""
+    return f"{100 * gain:+.1f}"
 
 
 def about(seconds: float) -> str:
@@ -45,19 +48,20 @@ def about(seconds: float) -> str:
     return f"about {round(seconds / 60)} min" if seconds < 5400 else f"about {seconds / 3600:.0f} h"
 
 
-def outcome_in_words(step: Step) -> str:
-    """Whether it counts, for a table."""
+def outcome_in_words(step: Step, of_repeats: int) -> str:
+    """Whether it counts, for a table; and whether it was given up before it was scored on all draws of folds."""
     if step.outcome == "no time":
         return f"not tried: would take {about(step.seconds)}"
     if step.outcome == "impossible":
         return f"not possible: {step.reason}"
-    return {
+    words = {
         "start": "the start",
         "counts": "counts",
         "nothing": "no gain beyond noise",
         "harms": "worse",
         "cannot tell": "too few classes to tell",
     }[step.outcome]
+    return f"{words}: given up after {step.repeats} of {of_repeats} draws" if step.repeats < of_repeats else words
 
 
 def _not_tried(steps: list[Step], device: str) -> list[str]:

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from likewise.adaptation.answer import outcome_in_words, points
+from likewise.adaptation.answer import outcome_in_words, signed
 from likewise.adaptation.ladder import Step
-from likewise.adaptation.rungs import RUNGS
-from likewise.training.run_folder import command_line
-from likewise.wording import NONE, percent, seconds_in_words
+from likewise.adaptation.rungs import FEATURES, RUNGS
+from likewise.training.runs.run_folder import command_line
+from likewise.wording import NONE, count_of, percent, seconds_in_words
 
 if TYPE_CHECKING:
     from likewise.adaptation.adapt import Adaptation
 
-COLUMNS = ("rung", "MAP@R", "95 % interval", "gain", "time", "counts?")  # on held-out training classes
+COLUMNS = ("rung", "MAP@R", "before", "gain", "95 % interval", "time", "counts?")  # on held-out training classes
 
 
 def rows(steps: tuple[Step, ...]) -> list[tuple[str, ...]]:
     """A row of texts for each rung."""
-    return [_row(step) for step in steps]
+    return [_row(step, steps[0].repeats) for step in steps]
+
+
+def what_the_columns_are(steps: tuple[Step, ...]) -> str:
+    """For above the table."""
+    draws = f", means of {count_of(steps[0].repeats, 'draw', 'draws')} of folds" if steps[0].repeats else ""
+    return (
+        f"MAP@R on held-out training classes, in percent{draws}; before: the best rung above it, on the same folds; gain: the difference, "
+        "with its interval"
+    )
 
 
 def card_text(result: Adaptation, data: str) -> str:
@@ -27,17 +36,16 @@ def card_text(result: Adaptation, data: str) -> str:
         "",
         f"{result.sentence[:1].upper()}{result.sentence[1:]}",
         "",
-        "MAP@R on held-out training classes, in percent:",
+        f"{what_the_columns_are(result.ladder.steps)}:",
         "",
         *_table(COLUMNS, rows(result.ladder.steps)),
         "",
     ]
     if result.scores:
         names = list(result.scores)
-        scored = [
-            ("as they are", *(percent(result.as_they_are[name], digits=1) for name in names)),
-            (result.chosen, *(percent(result.scores[name], digits=1) for name in names)),
-        ]
+        scored = [("as they are", *(percent(result.as_they_are[name], digits=1) for name in names))]
+        if result.ladder.chosen != FEATURES:
+            scored.append((result.chosen, *(percent(result.scores[name], digits=1) for name in names)))
         lines += [*_table(("test classes, %", *names), scored), ""]
     if result.look is not None:
         lines += [f"{result.look.in_words[:1].upper()}{result.look.in_words[1:]} (`test_openings.jsonl`).", ""]
@@ -46,17 +54,16 @@ def card_text(result: Adaptation, data: str) -> str:
     return "\n".join(lines)
 
 
-def _row(step: Step) -> tuple[str, ...]:
+def _row(step: Step, of_repeats: int) -> tuple[str, ...]:
     way = f" ({step.setting.in_words})" if step.setting.in_words else ""
     title = RUNGS[step.rung].title.removeprefix("the ").removeprefix("a ")
-    interval = NONE if step.interval is None else " to ".join(percent(limit, digits=1) for limit in step.interval)
     return (
         f"{title}{way}",
-        NONE if step.score is None else percent(step.score, digits=1),
-        interval,
-        NONE if step.gain is None else points(step.gain).removesuffix(" points"),
+        *(NONE if score is None else percent(score, digits=1) for score in (step.score, step.before)),
+        NONE if step.gain is None else signed(step.gain),
+        NONE if step.gain_interval is None else " to ".join(map(signed, step.gain_interval)),
         NONE if step.score is None else seconds_in_words(step.seconds),
-        outcome_in_words(step),
+        outcome_in_words(step, of_repeats),
     )
 
 

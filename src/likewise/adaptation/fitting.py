@@ -16,6 +16,7 @@ from likewise.adaptation.rungs import FEATURES, PCA, WITHIN, Rung, Setting
 from likewise.data.dataset import Dataset, Features
 from likewise.environment import checked_device
 from likewise.models.embedder import Embedder
+from likewise.models.head_start import Starts
 from likewise.models.network import Network, NetworkSpec, make_network
 from likewise.models.whitening import Whitening, whiten, whitenings_by_shrinkage
 from likewise.progress import ProgressCallback
@@ -42,6 +43,7 @@ class Fitter:
         self.dataset, self.conditions, self.device = dataset, conditions, checked_device(device)
         self._maps_folder, self._on_progress = maps_folder, on_progress
         self._feeds: dict[str, Feed] = {}
+        self._starts = Starts()
         self._pretrained: dict[str, Tensor] | None = None
 
     @property
@@ -87,6 +89,7 @@ class Fitter:
             weights=conditions.weights,
             device=self.device,
             listener=listener,
+            starts=self._starts,
         ).network
         for setting in rung.settings(rate):
             yield setting, self.at_share(network, setting.share)

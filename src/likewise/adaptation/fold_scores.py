@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from likewise.adaptation.rungs import Rung, Setting
+from likewise.evaluation.certainty.uncertainty import class_tables
 from likewise.evaluation.retrieval import per_query
-from likewise.evaluation.uncertainty import class_tables
 from likewise.files import append_line
 from likewise.training.feeds import Int64s
 

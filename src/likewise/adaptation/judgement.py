@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from likewise.adaptation.fold_scores import Table
-from likewise.evaluation.verdict import verdict
+from likewise.evaluation.certainty.verdict import verdict
 
 LEVEL = 0.95
 _GAIN, _NONE = "gain", "no gain"

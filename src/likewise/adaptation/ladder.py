@@ -8,9 +8,9 @@ up after a repeat in which it gained nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 from likewise.adaptation.fitting import Fitter, part_of
 from likewise.adaptation.fold_scores import FoldScore, FoldScores, scores_by_class
@@ -33,12 +33,20 @@ class Step:
     outcome: Outcome
     setting: Setting = Setting()  # noqa: RUF009  # it is frozen
     over: str = ""  # the best rung so far, which it was compared with
+    repeats: int = 0  # draws of folds that all figures here are means over
     score: float | None = None  # MAP@R on held-out training classes
     interval: tuple[float, float] | None = None
-    gain: float | None = None
+    before: float | None = None  # the score of `over` in the same repeats
+    gain: float | None = None  # score - before
     gain_interval: tuple[float, float] | None = None
     seconds: float = 0.0  # taken; of one that was not tried for want of time: needed
     reason: str = ""  # why it is impossible
+
+    @staticmethod
+    def from_stored(content: Mapping[str, Any]) -> Step:
+        """Of JSON, which knows no tuples."""
+        values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
+        return Step(**values | {"setting": Setting(**content["setting"])})
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,20 @@ class Ladder:
     chosen: str
     setting: Setting
     gain: Judgement | None  # of the chosen rung over the features as they are; None: these are chosen
+
+    def to_store(self) -> dict[str, Any]:
+        """For JSON, beside the choice of rung and setting."""
+        return {"gain": None if self.gain is None else asdict(self.gain), "steps": [asdict(step) for step in self.steps]}
+
+    @staticmethod
+    def from_stored(content: Mapping[str, Any]) -> Ladder:
+        choice, gain = content["choice"], content["gain"]
+        return Ladder(
+            tuple(map(Step.from_stored, content["steps"])),
+            choice["rung"],
+            Setting(**choice["setting"]),
+            None if gain is None else Judgement(**gain),
+        )
 
 
 class Climb:
@@ -97,10 +119,13 @@ class Climb:
         table, queries = self._scores.table(rung, repeats=repeats, folds=num_folds)
         score, low, high = score_interval(table, queries)
         way = self._scores.best_way(rung, [(repeat, fold) for repeat in range(repeats) for fold in range(num_folds)])
-        step = Step(rung.name, "start", way, score=score, interval=(low, high), seconds=self._scores.seconds(rung.name))
+        seconds = self._scores.seconds(rung.name)
+        step = Step(rung.name, "start", way, repeats=repeats, score=score, interval=(low, high), seconds=seconds)
         if judgement is None:
             return step
-        return replace(step, outcome=_outcome(judgement), over=best, gain=judgement.gain, gain_interval=(judgement.low, judgement.high))
+        limits = (judgement.low, judgement.high)
+        before = score - judgement.gain  # a mean of differences is the difference of the means
+        return replace(step, outcome=_outcome(judgement), over=best, before=before, gain=judgement.gain, gain_interval=limits)
 
     def _judged(self, rung: Rung, best: str, repeats: int) -> Judgement:
         base, queries = self._scores.table(RUNGS[best], repeats=repeats, folds=len(self._folds[0]))

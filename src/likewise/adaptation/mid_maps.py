@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from likewise.data.packed import PackedImages
+from likewise.data.packing.packed import PackedImages
 from likewise.files import write_whole
 from likewise.models.embedding import evaluating, packed_inputs
 from likewise.models.network import Member, Network

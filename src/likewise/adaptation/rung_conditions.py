@@ -9,7 +9,9 @@ from typing import Any
 from likewise.adaptation.rungs import Rung
 from likewise.data.dataset import Dataset, Features
 from likewise.methods import Method, load_method
+from likewise.models.weights.pretrained import WEIGHTS
 from likewise.protocols import Protocol, load_protocol
+from likewise.protocols.suited import why_features_may_not_suit
 
 FROZEN = "photos"  # the protocol of a head on features
 # of a backbone that learns: gently, as over-fitting to the training classes is the limit (docs/experiments.md)
@@ -24,6 +26,7 @@ class Conditions:
     frozen: Protocol  # of the rungs that leave the backbone as it is
     tuned: Protocol  # of those that change it; which part of it learns is the rung's
     weights: Path | None  # of the backbone; None: the data are vectors
+    notes: tuple[str, ...] = ()  # what the user should know of them
 
     def protocol(self, rung: Rung) -> Protocol:
         if rung.learns == "nothing" or rung.learns == "head":
@@ -44,4 +47,5 @@ def conditions_for(dataset: Dataset, *, method: str | Path | Method, weights: st
         return Conditions(chosen, frozen, frozen, None)
     frozen = frozen.for_weights(weights)
     tuned = replace(frozen, frozen=False, views=1, compile=False, **TUNED)
-    return Conditions(chosen, frozen, tuned, frozen.weights_file(weights))
+    notes = why_features_may_not_suit(dataset) if weights is None or str(weights) in WEIGHTS else ()  # what a file is of is not known
+    return Conditions(chosen, frozen, tuned, frozen.weights_file(weights), notes)

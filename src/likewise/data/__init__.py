@@ -3,9 +3,9 @@
 from likewise.data.augmentation import AUGMENTATIONS
 from likewise.data.batch_check import check_batch
 from likewise.data.batches import Batches
-from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features, Files, Pixels
-from likewise.data.packed import PackedImages
+from likewise.data.packing.cache import pack
+from likewise.data.packing.packed import PackedImages
 from likewise.data.readers import READERS, read
 from likewise.data.splits import Fold, Split, folds, split
 

@@ -24,7 +24,7 @@ from likewise.data.augmentation import AUGMENTATIONS, Augmentation, Choices, Col
 from likewise.data.batch_check import Numbers, check_batch
 from likewise.data.colour import erased, jittered
 from likewise.data.crops import copied_crops, crop_numbers, gathered_crops, num_taps
-from likewise.data.packed import PackedImages, concrete_device
+from likewise.data.packing.packed import PackedImages, concrete_device
 
 RESIDENT_SHARE = 0.5  # of a GPU's free memory that a packed set may take
 CROP_COLUMNS = 7  # of the whole numbers of an image; the four of its erased rectangle follow
@@ -95,7 +95,14 @@ class Batches:
             labels = self.packed.labels[positions]
             if self.dataset_labels is not None:
                 numbers = self.packed.indices[positions]
-                check_batch(images, labels, numbers, self.dataset_labels, needs_positive_pair=self.needs_positive_pair)
+                check_batch(
+                    images,
+                    labels,
+                    numbers,
+                    self.dataset_labels,
+                    needs_positive_pair=self.needs_positive_pair,
+                    needs_two_classes=self.needs_positive_pair,
+                )
             yield Batch(images, _moved(labels, self.device), positions)
 
 

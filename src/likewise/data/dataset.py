@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,7 @@ from likewise.wording import printable
 
 Part = Literal["train", "test", "query", "gallery"]  # query and gallery are the two halves of a test part (In-Shop)
 Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels
+Cell = str | int | float | bool | None  # of a table; None: empty
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Dataset:
     parts: npt.NDArray[np.str_] | None = None  # (items,) of Part
     notes: tuple[str, ...] = ()  # what the reader wants the user to know: missing files, counts that differ
     class_groups: tuple[str, ...] | None = None  # of every class, where some belong together (an alphabet): folds keep them together
+    columns: Mapping[str, tuple[Cell, ...]] | None = None  # what a table says of the items besides: by name, a cell an item
 
     def __post_init__(self) -> None:
         if len(self.items) != len(self.labels):
@@ -71,6 +74,11 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def kind(self) -> str:
+        """What the items are, as a sentence has it."""
+        return "vectors" if isinstance(self.items, Features) else "images"
 
     @property
     def num_classes(self) -> int:
@@ -113,7 +121,13 @@ class Dataset:
             items = Pixels(self.items.array[indices])
         else:
             items = Features(self.items.array[indices])
-        return replace(self, items=items, labels=self.labels[indices], parts=None if self.parts is None else self.parts[indices])
+        return replace(
+            self,
+            items=items,
+            labels=self.labels[indices],
+            parts=None if self.parts is None else self.parts[indices],
+            columns=None if self.columns is None else {name: tuple(cells[i] for i in indices) for name, cells in self.columns.items()},
+        )
 
     def fingerprint(self) -> str:
         """Names the content: equal for equal items, labels, class names and parts. 64 hexadecimal digits.

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from likewise.data.dataset import Dataset, Files, Pixels
-from likewise.data.decode import Undecodable, decode
+from likewise.data.packing.decode import Undecodable, decode
 
 ImageKind = Literal["photographs", "drawings", "tiny"]
 

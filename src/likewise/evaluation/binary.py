@@ -29,7 +29,7 @@ def signs(embeddings: Tensor) -> Tensor:
 
 def unpack_bits(packed: Embeddings) -> Tensor:
     """Packed bits as (N, 8 x bytes) float32 of -1 and +1, for what works on vectors (k-means): |q - g|^2 = 4 x Hamming distance."""
-    return _unpacked(_check_packed(packed, packed)[0]).float()
+    return bit_signs(_check_packed(packed, packed)[0]).float()
 
 
 def hamming_nearest(
@@ -44,7 +44,7 @@ def hamming_nearest(
             "pass the queries as gallery"
         )
     rows, columns = block_shape(block, len(gallery_bits), k, query_bits.is_cuda)
-    gallery_signs = _unpacked(gallery_bits)
+    gallery_signs = bit_signs(gallery_bits)
     index = torch.empty(len(query_bits), k, dtype=torch.int64, device=query_bits.device)
     distance = torch.empty_like(index)
     for part in torch.split(torch.arange(len(query_bits), device=query_bits.device), rows):
@@ -65,7 +65,7 @@ def hamming_ranks(
     """Ranks of all positives by Hamming distance; without a gallery every item queries all others."""
     query_bits, gallery_bits = _check_packed(queries, queries if gallery is None else gallery)
     rows, columns = block_shape(block, len(gallery_bits), 1, query_bits.is_cuda)
-    gallery_signs = _unpacked(gallery_bits)
+    gallery_signs = bit_signs(gallery_bits)
     classes = Classes.of(query_codes, gallery_codes)
     num_positives = classes.gallery_count - int(gallery is None)
     used = ((classes.query_count > 0) & (num_positives > 0)).nonzero().flatten()
@@ -111,8 +111,8 @@ def _check_packed(queries: Embeddings, gallery: Embeddings) -> tuple[Tensor, Ten
     return query_bits, gallery_bits
 
 
-def _unpacked(packed: Tensor) -> Tensor:
-    """Bits as -1 and +1: <q, g> = bits - 2 x Hamming distance."""
+def bit_signs(packed: Tensor) -> Tensor:
+    """Bits as int8 of -1 and +1: <q, g> = bits - 2 x Hamming distance."""
     places = torch.arange(7, -1, -1, dtype=torch.uint8, device=packed.device)
     return ((packed[:, :, None] >> places) & 1).flatten(1).to(torch.int8).mul_(2).sub_(1)
 
@@ -122,7 +122,7 @@ def _keys(query_bits: Tensor, gallery_signs: Tensor, rows: Tensor, columns: slic
     the query itself.
     """
     num_items, bits = gallery_signs.shape
-    dots = _dots(_unpacked(query_bits[rows]), gallery_signs[columns])
+    dots = byte_products(bit_signs(query_bits[rows]), gallery_signs[columns])
     index = torch.arange(columns.start, columns.stop, dtype=torch.float64, device=rows.device)
     keys = torch.add(index + 0.5 * bits * num_items, dots, alpha=-0.5 * num_items)
     if exclude_self:
@@ -132,9 +132,9 @@ def _keys(query_bits: Tensor, gallery_signs: Tensor, rows: Tensor, columns: slic
     return keys
 
 
-def _dots(left: Tensor, right: Tensor) -> Tensor:
-    """(rows, columns) exact products of -1 and +1, by matrix product: far faster than XOR and population counts written in tensor
-    operations.
+def byte_products(left: Tensor, right: Tensor) -> Tensor:
+    """(rows, columns) exact products of rows of bytes, by matrix product: for -1 and +1 far faster than XOR and population counts written
+    in tensor operations.
 
     On CUDA in float16, whose results are exact to 2,048; on CPUs that multiply bytes in 8 bits, five times as fast as in float32; else
     in float32, exact to 2^24.

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from likewise.evaluation.binary import unpack_bits
+from likewise.evaluation.certainty.uncertainty import Interval, Unit, intervals_in_doubt, mean_intervals
 from likewise.evaluation.diagnostics import Diagnosis, diagnose
 from likewise.evaluation.embedding_file import EmbeddingFile
 from likewise.evaluation.labels import Labels, class_codes
 from likewise.evaluation.metrics import CLUSTERING_METRICS, DEFAULT_METRICS, RETRIEVAL_METRICS, check_metrics
-from likewise.evaluation.reranked_scores import RerankedScores, score_reranked
 from likewise.evaluation.reranking import Reranker, make_reranker
+from likewise.evaluation.reranking.reranked_scores import RerankedScores, score_reranked
 from likewise.evaluation.retrieval import PerQuery, per_query
 from likewise.evaluation.similarity import Embeddings
-from likewise.evaluation.uncertainty import Interval, Unit, intervals_in_doubt, mean_intervals
 from likewise.wording import count_of, listed
 
 KS = (1, 2, 4, 8)

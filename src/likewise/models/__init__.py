@@ -6,8 +6,8 @@ from likewise.models.embedding import embed_batches, embed_packed, tensor_inputs
 from likewise.models.heads import HEADS
 from likewise.models.network import Member, Network, NetworkSpec, make_network
 from likewise.models.pooling import POOLINGS
-from likewise.models.pretrained import WEIGHTS, PretrainedWeights, WeightsFile, find_weights, get_weights, is_here
-from likewise.models.weight_files import load_weights
+from likewise.models.weights.pretrained import WEIGHTS, PretrainedWeights, WeightsFile, find_weights, get_weights, is_here
+from likewise.models.weights.weight_files import load_weights
 from likewise.models.whitening import Whitening, whiten
 
 __all__ = [

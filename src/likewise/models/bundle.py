@@ -1,16 +1,10 @@
 """Bundle: a folder with an embedder's weights (model.safetensors), all else about it (embedder.json) and, where it was calibrated, what its
-similarities mean (calibration.json). No pickle.
-
-Written under another name and renamed when complete. Where a bundle is replaced, the old one is renamed away just before: a power cut
-between the two leaves both, under names that begin as the folder's does.
+similarities mean (calibration.json). No pickle. Written whole or not at all.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import secrets
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +13,7 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-from likewise.files import file_digest, flush_folder, write_whole
+from likewise.files import file_digest, write_folder, write_whole
 
 FORMAT_VERSION = 1
 DESCRIPTION, WEIGHTS, CALIBRATION = "embedder.json", "model.safetensors", "calibration.json"
@@ -46,27 +40,14 @@ def write_bundle(
     calibration: dict[str, Any] | None = None,
 ) -> None:
     """Writes the folder, or replaces the bundle that is there; a folder with anything else in it is refused."""
-    if folder.exists() and not (folder / DESCRIPTION).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} is there and is not an embedder: give another folder, or empty it")
     description = {"format": FORMAT_VERSION, "spec": spec, "preprocessing": preprocessing, "card": card}
     json.dumps(description)  # what JSON cannot hold is found before anything is written
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    mark = secrets.token_hex(4)
-    unfinished, replaced = (folder.with_name(f"{folder.name}.{mark}.{what}") for what in ("unfinished", "replaced"))
-    try:
-        unfinished.mkdir()
+    with write_folder(folder, known_by=DESCRIPTION, what="an embedder") as unfinished:
         write_whole(unfinished / WEIGHTS, save({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}))
         text = json.dumps({**description, "sha256": file_digest(unfinished / WEIGHTS)}, indent=2)
         write_whole(unfinished / DESCRIPTION, f"{text}\n".encode())
         if calibration is not None:
             write_calibration(unfinished, calibration)
-        if folder.exists():
-            os.replace(folder, replaced)
-        os.replace(unfinished, folder)
-        flush_folder(folder.parent)
-    finally:
-        for leftover in (unfinished, replaced):
-            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def write_calibration(folder: Path, calibration: dict[str, Any]) -> Path:

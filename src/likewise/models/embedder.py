@@ -15,19 +15,19 @@ from torch import Tensor, nn
 
 from likewise.checks import known_name
 from likewise.data.augmentation import AUGMENTATIONS, Augmentation
-from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features, Files, Pixels
-from likewise.data.packed import PackedImages, Problem
+from likewise.data.packing.cache import pack
+from likewise.data.packing.packed import NoneDecoded, PackedImages, Problem
 from likewise.evaluation.binary import pack_bits
 from likewise.evaluation.calibration import Calibration
 from likewise.models.backbones import Level
 from likewise.models.bundle import read_bundle, write_bundle
 from likewise.models.embedding import embed_batches, embedded, evaluating, packed_inputs, tensor_inputs
+from likewise.models.frozen.streaming import Streamed, batch_on, make_run, streamed
 from likewise.models.images import FILE_SIDE, Picture, images_of, packed_batches
-from likewise.models.network import Network, NetworkSpec, check_levels, make_network
-from likewise.models.pretrained import WEIGHTS, find_weights
-from likewise.models.streaming import Streamed, batch_on, make_run, streamed
-from likewise.models.weight_files import load_weights
+from likewise.models.network import Network, NetworkSpec, check_levels, level_combinations, make_network
+from likewise.models.weights.pretrained import WEIGHTS, find_weights
+from likewise.models.weights.weight_files import load_weights
 from likewise.models.whitening import Whitening
 from likewise.progress import ProgressCallback
 
@@ -124,6 +124,7 @@ class Embedder:
         levels: tuple[Level, ...] | None = None,
         batch: int = 64,
         mirror: bool = False,
+        normalize: bool = True,
         on_progress: ProgressCallback | None = None,
     ) -> npt.NDArray[Any]:
         """(N, width) float32 unit rows, or packed bits (N, bytes) uint8 if the network is binary, one for each item in order.
@@ -133,6 +134,7 @@ class Embedder:
                      files go through onnxruntime where it is installed; on a GPU a data set of files is packed in the cache first.
         levels       only these, of every member; all unless given.
         mirror       an image's embedding and its mirror's, added and normalised.
+        normalize    False: float32 rows as the heads give them, of any length: the levels one after the other, no bits, not whitened.
         on_progress  is told how many items are packed and embedded; None: silent.
         """
         if batch < 1:
@@ -142,20 +144,39 @@ class Embedder:
             self.network.width_of(levels)  # of a whitened network all or none
         if mirror and self.preprocessing is None:
             raise ValueError("mirror=True with a network of vectors: only images have a mirror image")
+        if not normalize and (mirror or levels is not None):
+            raise ValueError("normalize=False with mirror or levels: these make rows of length 1; Network.joined makes such of the outputs")
         if isinstance(items, str | Path | Image.Image):
             raise ValueError(f"{items!r} is one item: expected a list of them; write [{items!r}]")
         if len(items) == 0:
-            width = self.network.width_of(levels or self.network.spec.levels)
-            return np.zeros((0, -(-width // 8)), np.uint8) if self.network.spec.binary else np.zeros((0, width), np.float32)
+            width = self.network.width_of(levels or self.network.spec.levels) if normalize else self.network.num_outputs
+            gives_bits = self.network.spec.binary and normalize
+            return np.zeros((0, -(-width // 8)), np.uint8) if gives_bits else np.zeros((0, width), np.float32)
         files = self._files_to_stream(items)
         if files is not None:
-            vectors, _, skipped = self.embed_images(files, levels=levels, mirror=mirror, on_progress=on_progress)
+            vectors, _, skipped = self.embed_images(files, levels=levels, mirror=mirror, normalize=normalize, on_progress=on_progress)
             if skipped:
                 raise ValueError(f"{skipped[0].path} cannot be embedded: {skipped[0].reason}; repair it or leave it out")
             return vectors
         inputs = self._inputs(items, batch, on_progress)
-        rows = embed_batches(self.network, inputs, levels=levels, mirror=mirror, on_progress=on_progress, total=len(items))
-        return (pack_bits(rows) if self.network.spec.binary else rows).cpu().numpy()
+        rows = embed_batches(
+            self.network, inputs, levels=levels, mirror=mirror, normalize=normalize, on_progress=on_progress, total=len(items)
+        )
+        return (pack_bits(rows) if self.network.spec.binary and normalize else rows).cpu().numpy()
+
+    def embed_levels(
+        self, items: Items, *, batch: int = 64, on_progress: ProgressCallback | None = None
+    ) -> dict[tuple[Level, ...], npt.NDArray[Any]]:
+        """What `embed` gives with each combination of the levels, all from one pass of the items through the network."""
+        return self.of_levels(self.embed(items, batch=batch, normalize=False, on_progress=on_progress))
+
+    def of_levels(self, outputs: npt.NDArray[np.float32]) -> dict[tuple[Level, ...], npt.NDArray[Any]]:
+        """The same from what `embed` gave with normalize=False. Of a whitened network all levels together are all there is."""
+        combinations = level_combinations(self.network.spec.levels)
+        rows = torch.from_numpy(outputs).to(self.device)
+        with torch.no_grad():
+            joined = {levels: self.network.joined(rows, levels) for levels in combinations[-1 if self.network.spec.whitened else 0 :]}
+        return {levels: (pack_bits(vectors) if self.network.spec.binary else vectors).cpu().numpy() for levels, vectors in joined.items()}
 
     def embed_images(
         self,
@@ -163,31 +184,38 @@ class Embedder:
         *,
         levels: tuple[Level, ...] | None = None,
         mirror: bool = False,
+        normalize: bool = True,
+        num_threads: int | None = None,
         on_progress: ProgressCallback | None = None,
     ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], tuple[Problem, ...]]:
-        """The rows of the images of a data set that can be decoded; their numbers in it; the images that cannot, with the reasons."""
+        """The rows of the images of a data set that can be decoded; their numbers in it; the images that cannot, with the reasons.
+
+        num_threads: so many decode, and nothing is kept in the cache; None: one a core, and on a GPU images are packed in the cache first.
+        """
         if self.preprocessing is None:
             raise ValueError(f"{dataset.name} holds images, but this embedder takes vectors: give a file of vectors")
-        if torch.device(self.device).type != "cpu" or not isinstance(dataset.items, Files):
+        device = torch.device(self.device)
+        if (device.type != "cpu" and num_threads is None) or not isinstance(dataset.items, Files):
             packed = pack(dataset, side=self.preprocessing.side, on_progress=on_progress)
-            return self.embed(packed, levels=levels, mirror=mirror, on_progress=on_progress), packed.indices.numpy(), packed.skipped
-        chosen = _OfLevels(self.network, levels, mirror=mirror)
+            rows_of_packed = self.embed(packed, levels=levels, mirror=mirror, normalize=normalize, on_progress=on_progress)
+            return rows_of_packed, packed.indices.numpy(), packed.skipped
+        chosen = _Chosen(self.network, levels, mirror=mirror, normalize=normalize)
         images = images_of(dataset, self.preprocessing.side)
-        augmentation, device = self.preprocessing.augmentation, torch.device("cpu")
+        augmentation = self.preprocessing.augmentation
         outcomes: list[Streamed | str] = []
         with evaluating(self.network):
             # making a graph takes as long as some dozens of images
             run = make_run(chosen, size=augmentation.size if len(images) >= MANY else None, device=device)
-            for outcome in streamed(images, run, augmentation, device=device):
+            for outcome in streamed(images, run, augmentation, device=device, num_threads=num_threads):
                 outcomes.append(outcome)
                 if on_progress is not None and (len(outcomes) % batch_on(device) == 0 or len(outcomes) == len(images)):
                     on_progress("embedding", len(outcomes), len(images))
         rows = {number: outcome.vector for number, outcome in enumerate(outcomes) if isinstance(outcome, Streamed)}
         problems = tuple(Problem(image.path, outcome) for image, outcome in zip(images, outcomes, strict=True) if isinstance(outcome, str))
         if not rows:
-            raise ValueError(f"{dataset.name}: none of {len(images)} images can be decoded; the first: {problems[0]}")
+            raise NoneDecoded(f"{dataset.name}: none of {len(images)} images can be decoded", problems)
         vectors = torch.from_numpy(np.stack(list(rows.values())))
-        return (pack_bits(vectors) if self.network.spec.binary else vectors).numpy(), np.array(list(rows)), problems
+        return (pack_bits(vectors) if self.network.spec.binary and normalize else vectors).numpy(), np.array(list(rows)), problems
 
     def _files_to_stream(self, items: Items) -> Dataset | None:
         """Many images in files, where they are embedded on a CPU; None: anything else."""
@@ -223,15 +251,15 @@ class Embedder:
         return (inputs for packed in packs for inputs in packed_inputs(packed, augmentation, batch=batch, device=self.device))
 
 
-class _OfLevels(nn.Module):
-    """Some levels of a network, of an image or of it and its mirror image: a function of one tensor."""
+class _Chosen(nn.Module):
+    """What is asked of a network, of an image or of it and its mirror image: a function of one tensor."""
 
-    def __init__(self, network: Network, levels: tuple[Level, ...] | None, *, mirror: bool) -> None:
+    def __init__(self, network: Network, levels: tuple[Level, ...] | None, *, mirror: bool, normalize: bool) -> None:
         super().__init__()
-        self.network, self.levels, self.mirror = network, levels, mirror
+        self.network, self.levels, self.mirror, self.normalize = network, levels, mirror, normalize
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return embedded(self.network, inputs, levels=self.levels, mirror=self.mirror)
+        return embedded(self.network, inputs, levels=self.levels, mirror=self.mirror, normalize=self.normalize)
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from likewise.data.augmentation import Augmentation
 from likewise.data.batches import make_batch
-from likewise.data.packed import PackedImages
+from likewise.data.packing.packed import PackedImages
 from likewise.models.backbones import Level
 from likewise.progress import ProgressCallback
 
@@ -48,26 +48,31 @@ def embed_batches(
     autocast: torch.dtype | None = None,
     levels: tuple[Level, ...] | None = None,
     mirror: bool = False,
+    normalize: bool = True,
     on_progress: ProgressCallback | None = None,
     total: int = 0,
 ) -> Tensor:
     """(N, width) float32 unit rows of the batches on their device, without gradients, the network in evaluation mode meanwhile.
 
     autocast: to this type; None: float32 throughout. levels: all unless given. mirror: an image's embedding and its mirror's, added and
-    normalised. on_progress: called after each batch; `total` is the number of items that the batches hold.
+    normalised. normalize=False: what the heads give (Network.outputs), of all levels. on_progress: called after each batch; `total` is the
+    number of items that the batches hold.
     """
     parts: list[Tensor] = []
     with evaluating(network), torch.no_grad():
         for inputs in batches:
             with torch.autocast(inputs.device.type, dtype=autocast, enabled=autocast is not None):
-                parts.append(embedded(network, inputs, levels=levels, mirror=mirror).float())
+                parts.append(embedded(network, inputs, levels=levels, mirror=mirror, normalize=normalize).float())
             if on_progress is not None:
                 on_progress("embedding", sum(map(len, parts)), total)
     return torch.cat(parts)
 
 
-def embedded(network: nn.Module, inputs: Tensor, *, levels: tuple[Level, ...] | None, mirror: bool) -> Tensor:
+def embedded(network: nn.Module, inputs: Tensor, *, levels: tuple[Level, ...] | None, mirror: bool, normalize: bool = True) -> Tensor:
     """One batch through the network, with its mirror images' embeddings added where these are asked for."""
+    if not normalize:
+        outputs: Tensor = network.outputs(inputs)  # type: ignore[operator]  # of a Network
+        return outputs
     rows: Tensor = network(inputs, levels)
     return nn.functional.normalize(rows + network(inputs.flip(-1), levels)) if mirror else rows
 

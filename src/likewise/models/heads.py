@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from likewise.models.backbones.backbone import Level
 from likewise.models.pooling import POOLINGS
+from likewise.unit_vectors import part_widths
 
 RLL_GRID: dict[Level, int] = {"low": 4, "mid": 2}
 
@@ -32,6 +33,23 @@ class UnitLength(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         return nn.functional.normalize(features)
+
+
+class UnitParts(nn.Module):
+    """An embedding's parts, of widths in these proportions, each to the root of its share of the length: the cosine of two embeddings is
+    then the mean of the parts' cosines, weighed by their widths."""
+
+    def __init__(self, shares: tuple[int, ...], dim: int) -> None:
+        super().__init__()
+        self.shares = shares
+        self.widths = part_widths(shares, dim)
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        parts = zip(embeddings.split(self.widths, dim=1), self.shares, strict=True)
+        return torch.cat([nn.functional.normalize(part) * (share / sum(self.shares)) ** 0.5 for part, share in parts], dim=1)
+
+    def extra_repr(self) -> str:
+        return f"shares={self.shares}"
 
 
 def projected(layers: list[nn.Module], in_features: int, dim: int, *, bias: bool, unit: bool) -> nn.Sequential:
@@ -86,6 +104,11 @@ def rll_head(channels: int, dim: int, *, pooling: str, level: Level, unit: bool 
 def no_head(channels: int, dim: int, *, pooling: str, level: Level, unit: bool = False) -> nn.Sequential:
     """The pooled features as they are, whatever `dim` says: the untrained network's embedding."""
     return nn.Sequential(POOLINGS[pooling]())
+
+
+def projection_place(head: nn.Sequential) -> int:
+    """Where in a head its projection stands: last, or before the parts' lengths."""
+    return len(head) - 2 if isinstance(head[-1], UnitParts) else len(head) - 1
 
 
 HEADS: dict[str, Callable[..., nn.Sequential]] = {

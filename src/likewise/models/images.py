@@ -14,11 +14,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from likewise.data.cache import pack, source_files
 from likewise.data.dataset import Dataset, Files, Pixels
-from likewise.data.decode import Undecodable, decode, from_pillow
-from likewise.data.pack_workers import SourceFile, read_source
-from likewise.data.packed import PackedImages
+from likewise.data.packing.cache import pack, source_files
+from likewise.data.packing.decode import Undecodable, decode, from_pillow
+from likewise.data.packing.pack_workers import SourceFile, read_source
+from likewise.data.packing.packed import PackedImages
 
 Picture = str | Path | Image.Image
 FILE_SIDE = 256  # what side="auto" means for files, as in packing
@@ -115,5 +115,7 @@ def _pixels(picture: Picture, number: int, side: int | None) -> Tensor:
         return decode(Path(picture).read_bytes(), side=side)
     except (Undecodable, OSError) as fault:
         name = f"image {number}" if isinstance(picture, Image.Image) else str(picture)
+        if isinstance(fault, FileNotFoundError):
+            raise ValueError(f"{name} is not there: expected an image file") from fault
         reason = fault.strerror if isinstance(fault, OSError) else fault
         raise ValueError(f"{name} cannot be embedded: {reason}; repair it or leave it out") from fault

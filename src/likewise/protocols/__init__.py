@@ -11,15 +11,15 @@ from likewise.checks import known_name
 from likewise.configuration import from_table, read_toml
 from likewise.data.augmentation import AUGMENTATIONS
 from likewise.evaluation.metrics import DEFAULT_METRICS, METRICS
-from likewise.models.pretrained import WEIGHTS, find_weights
-from likewise.models.weights_fit import check_weights
+from likewise.models.weights.pretrained import WEIGHTS, find_weights
+from likewise.models.weights.weights_fit import check_weights
 from likewise.samplers.sampler import FewClasses
 
 FOLDER = Path(__file__).parent
 PROTOCOLS: tuple[str, ...] = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 
 Pooling = Literal["avg", "max", "avg+max", "gem"]
-Tune = Literal["rate", "all"]
+Tune = Literal["rate", "all", "grid"]
 Equal = Literal["steps", "time"]
 TrainedPart = Literal["all", "high", "lora"]
 WEIGHTS_WORDS = ("required", "optional", "random")  # of `Protocol.weights`, beside names
@@ -52,11 +52,11 @@ class Protocol:
     steps: int = 600  # 0: the network as it starts
     equal: Equal = "steps"  # for every method; time: each trains for as many seconds, and the schedule follows the share that is spent
     seconds: float = 0.0  # of a training where time is equal; 0, in a comparison: what the steps take with the method of median speed
-    optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
+    optimizer: Literal["adamw", "adam", "sgd", "rmsprop"] = "adamw"
     learning_rate: float = 2e-5
     weight_decay: float = 5e-4
     decay_towards: Literal["zero", "start"] = "zero"  # of the head's weights; the others decay towards zero
-    eps: float = 1e-8  # adam's
+    eps: float = 1e-8  # adam's and rmsprop's
     momentum: float = 0.9  # sgd's
     schedule: Literal["constant", "cosine", "steps"] = "cosine"
     milestones: tuple[float, ...] = ()  # shares of the steps after which "steps" multiplies the rate by gamma
@@ -67,11 +67,12 @@ class Protocol:
     # choosing and scoring
     validation: float = 0.0  # share of the training classes held out to choose the best step; 0: the last step, and all of them train
     validate_every: int = 100
+    compared_by: Literal["cosine", "euclidean"] = "cosine"  # test items; euclidean: what the heads give, not brought to length 1
     ks: tuple[int, ...] = (1, 2, 4, 8)
     metrics: tuple[str, ...] = DEFAULT_METRICS
     # comparison
-    tune: Tune = "rate"  # what tuning tries: the learning rate alone, or every setting of a method
-    trials: int = 3  # of tuning, for each method
+    tune: Tune = "rate"  # what tuning tries: the learning rate alone, draws of every setting of a method, or its whole grid
+    trials: int = 3  # of tuning, for each method; with grids: rates that are tried with each combination
     folds: int = 1  # of the training classes, for tuning; 1: half of them are held out, once
     seeds: int = 3
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from likewise.data.dataset import Dataset, Features
 from likewise.data.image_kind import image_kind
 from likewise.environment import checked_device
-from likewise.models.pretrained import DEFAULT, WEIGHTS, is_here
+from likewise.models.weights.pretrained import DEFAULT, WEIGHTS, is_here
 from likewise.protocols import PROTOCOLS, Protocol, load_protocol
 
 FROZEN, FINE_TUNED, FROM_SCRATCH = "photos", "folder-pretrained", "folder"
 TO_FINE_TUNE = "resnet50"  # the weights for it, where none are given
+_KINDS = {"tiny": "tiny (below 64 pixels)", "drawings": "drawn (few tones)"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,17 @@ def suited_protocol(dataset: Dataset, *, weights: str | Path | None = None, devi
     return Suited(FROM_SCRATCH, notes=(f"{missed}: {WEIGHTS[DEFAULT].how_to_get} brings them, and the same command then takes them",))
 
 
+def why_features_may_not_suit(dataset: Dataset) -> tuple[str, ...]:
+    """A note on images that are no photographs, where pretrained features of photographs are taken all the same."""
+    is_published = dataset.name in PROTOCOLS and load_protocol(dataset.name).weights != "random"  # of photographs, though they be small
+    kind = "photographs" if is_published else image_kind(dataset)
+    if kind == "photographs":
+        return ()
+    what = f"the images are {_KINDS[kind]}, and the pretrained features are of photographs, which may not suit them"
+    return (f"{what}: `likewise compare` trains a small network from scratch on such images",)
+
+
 def _why_from_scratch(kind: str) -> str:
-    what = "tiny (below 64 pixels)" if kind == "tiny" else "drawn (few tones)"
+    what = _KINDS[kind]
     remedy = f"--protocol {FROZEN} starts from pretrained features instead" if is_here(DEFAULT) else ""
     return f"the images are {what}, so that a small network is trained from scratch" + (f"; {remedy}" if remedy else "")

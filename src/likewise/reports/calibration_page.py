@@ -72,15 +72,15 @@ def _thresholds(calibration: Calibration) -> Markup:
     rows = [("two items are of one class", calibration.same)]
     rows += [("", promise) for promise in calibration.promises if promise != calibration.same]
     rows += [("its class is in the gallery", calibration.known)] if calibration.known is not None else []
-    heads = ("accepted as", "from", "false accepts: asked, %", "promised", "here, %", "kept, %", "95 % interval")
-    return table({}, heads, [(words, *_cells(threshold)) for words, threshold in rows])
+    heads = ("accepted as", "from", "false accepts here, %", "elsewhere, %", "true matches kept, %")
+    return table({"class": "thresholds"}, heads, [(words, *_cells(threshold)) for words, threshold in rows])
 
 
 def _cells(threshold: Threshold) -> tuple[str, ...]:
-    interval = f"{percent(threshold.kept.low, digits=1)} to {percent(threshold.kept.high, digits=1)}"
     asked, here = (f"{100 * rate:.3g}" for rate in (threshold.rate, threshold.observed))
-    promised = "yes" if threshold.is_promised else "no, an estimate"
-    return f"{threshold.value:.3f}", asked, promised, here, percent(threshold.kept.estimate, digits=1), interval
+    elsewhere = f"at most {asked}, promised" if threshold.is_promised else f"probably at most {asked}"
+    kept, low, high = (percent(share, digits=1) for share in (threshold.kept.estimate, threshold.kept.low, threshold.kept.high))
+    return f"{threshold.value:.3f}", here, elsewhere, f"{kept} ({low} to {high})"
 
 
 def _draw_roc(axis: Axes, calibration: Calibration) -> None:
@@ -103,7 +103,7 @@ def _draw_thresholds(axis: Axes, calibration: Calibration) -> None:
     axis.axvline(calibration.same.value, color=FAINT, linewidth=1)
     axis.set_ylim(0, 1.02)
     axis.set_xlabel("cosine similarity")
-    axis.legend(loc="upper right", fontsize=8)
+    axis.legend(loc="lower left", fontsize=8)  # where low thresholds keep everything, and nothing is drawn
 
 
 def _draw_reliability(axis: Axes, calibration: Calibration) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from likewise.comparison.results import Board, ComparisonResults, Estimate, MethodResult
-from likewise.evaluation.verdict import Verdict
+from likewise.evaluation.certainty.verdict import Verdict
 from likewise.reports.drawing import FAINT, INK, SMALL, Chart, MethodLine, one_line
 from likewise.reports.method_curves import PairCurves
 from likewise.reports.weight_curves import COLOURS, LINES, NEGATIVES, POSITIVES, TICKS
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 COST_TICKS = tuple(step * 10.0**decade for decade in range(-2, 6) for step in (1, 1.5, 2, 3, 5, 7))
 LINE_WORDS: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "color": FAINT}
 SEEDS = range(2, 21)  # of the power chart
-SWEPT = {"dim": "embedding size", "batch": "batch size"}
 
 Lines: TypeAlias = Mapping[str, MethodLine]
 
@@ -55,21 +54,6 @@ def cost_chart(board: Board, lines: Lines) -> list[Chart]:
     label = f"{board.leading} of each method on {board.dataset} against the time of its training, and which no faster method beats"
     note = f"{board.leading} against the seconds of a training; no method left of the line is as good"
     return [Chart("Cost against quality", lambda axis: draw_costs(axis, board, lines), label, note)]
-
-
-def sweep_charts(results: ComparisonResults, board: Board, lines: Lines) -> list[Chart]:
-    swept = [method for method in results.methods if method.dataset == board.dataset and method.sweep]
-
-    def chart(name: str, score: str) -> Chart:
-        methods = [method for method in swept if name in method.sweep]
-        label = f"{score} against {name} on {board.dataset}, a line for each method"
-        return Chart(
-            f"{score} against {SWEPT.get(name, name)}", lambda axis: draw_sweep(axis, methods, swept=name, score=score, lines=lines), label
-        )
-
-    names = dict.fromkeys(name for method in swept for name in method.sweep)
-    scores = list(dict.fromkeys([score for score in ("R@1", board.leading) if score in board.scores]))
-    return [chart(name, score) for name in names for score in scores]
 
 
 def weight_charts(curves: Mapping[str, PairCurves | str], titles: Mapping[str, str]) -> list[Chart]:
@@ -160,7 +144,7 @@ def draw_recall(axis: Axes, board: Board, lines: Lines) -> None:
     ks = recall_ks(board)
     for method in board.methods:
         shown = [k for k in ks if f"R@{k}" in method.scores]
-        _line(axis, lines[method.name], shown, [method.scores[f"R@{k}"] for k in shown])
+        estimates_line(axis, lines[method.name], shown, [method.scores[f"R@{k}"] for k in shown])
     axis.set_xscale("log", base=2)
     axis.set_xticks(ks, [str(k) for k in ks])
     axis.set_xticks([], minor=True)
@@ -170,19 +154,6 @@ def draw_recall(axis: Axes, board: Board, lines: Lines) -> None:
 
 def recall_ks(board: Board) -> list[int]:
     return sorted({int(name[2:]) for name in board.scores if name.startswith("R@")})
-
-
-def draw_sweep(axis: Axes, methods: Sequence[MethodResult], *, swept: str, score: str, lines: Lines) -> None:
-    """A score against what was swept, with the 95 % interval as a band."""
-    values = sorted({method.sweep[swept] for method in methods})
-    for name in dict.fromkeys(method.name for method in methods):
-        points = sorted((method.sweep[swept], i) for i, method in enumerate(methods) if method.name == name and score in method.scores)
-        _line(axis, lines[name], [value for value, _ in points], [methods[i].scores[score] for _, i in points])
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(values, [f"{value:,}" for value in values])
-    axis.set_xticks([], minor=True)
-    axis.set_xlabel({"dim": "dimensions of the embedding", "batch": "images a batch"}.get(swept, one_line(swept)))
-    axis.set_ylabel(f"{score} in %")
 
 
 def draw_validation(axis: Axes, board: Board, lines: Lines) -> None:
@@ -317,7 +288,8 @@ def rank_groups(ranks: Sequence[float], difference: float) -> list[tuple[int, in
     return groups
 
 
-def _line(axis: Axes, line: MethodLine, places: Sequence[int], estimates: Sequence[Estimate]) -> None:
+def estimates_line(axis: Axes, line: MethodLine, places: Sequence[float], estimates: Sequence[Estimate]) -> None:
+    """Means joined by a line, with the 95 % intervals as a band."""
     mean = [100 * estimate.mean for estimate in estimates]
     low, high = ([math.nan if limit is None else 100 * limit for limit in limits] for limits in _limits(estimates))
     axis.fill_between(places, low, high, color=line.colour, alpha=0.12, linewidth=0, gid=line.mark)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from likewise.comparison.compare import run_comparison
-from likewise.comparison.database import storage_faults_explained
 from likewise.comparison.folder import REPORT
 from likewise.comparison.plan_progress import OnProgress
 from likewise.comparison.request import DataAsked, MethodsAsked, Request
 from likewise.comparison.results import ComparisonResults
-from likewise.comparison.workshop import Stopwatch
+from likewise.comparison.running.database import storage_faults_explained
+from likewise.comparison.running.workshop import Stopwatch
 from likewise.files import write_whole
 from likewise.progress import ProgressCallback
 from likewise.protocols import Equal, Protocol, Tune
@@ -23,13 +23,14 @@ from likewise.reports.charts import (
     leaderboard_chart,
     power_chart,
     recall_chart,
-    sweep_charts,
     training_charts,
     validation_chart,
     weight_charts,
 )
 from likewise.reports.drawing import write_picture
+from likewise.reports.figures.plane import plane_figure, planes_of
 from likewise.reports.page import Shared, report_page
+from likewise.reports.sweep_charts import sweep_charts
 from likewise.reports.tables import csv_table, latex_table, markdown_table
 from likewise.reports.tuning_charts import best_after_chart, rate_charts
 
@@ -45,7 +46,8 @@ def compare(
     trials: int | None = None,
     folds: int | None = None,
     seeds: int | None = None,
-    sweeps: Mapping[str, Sequence[int]] | None = None,
+    sweeps: Mapping[str, Sequence[Any]] | None = None,
+    levels: bool = False,
     weights: str | Path | None = None,
     jobs: int | None = None,
     out: str | Path | None = None,
@@ -55,6 +57,8 @@ def compare(
     device: str = "auto",
     indifferent: float | None = None,
     keep_networks: bool = False,
+    keep_items: bool = True,
+    minutes: float | None = None,
     command: str | None = None,
     report: bool = True,
     on_progress: OnProgress = lambda progress: None,
@@ -62,7 +66,8 @@ def compare(
     """Trains every method under the same protocol, tuned with the same budget, and scores them on classes that none has seen.
 
     What can be asked for is documented with `likewise.comparison.request.Request`, which has a field of each name. Beside these:
-    report: False for none (results.report).  on_progress: is called with the Progress now and then.
+    report: False for none (results.report).  on_progress: is called with the Progress now and then. With `minutes` it may end in
+    `likewise.comparison.compare.TimeIsUp`: the same call goes on.
     """
     request = Request(
         methods=methods,
@@ -75,6 +80,7 @@ def compare(
         folds=folds,
         seeds=seeds,
         sweeps=sweeps or {},
+        levels=levels,
         weights=weights,
         jobs=jobs,
         out=out,
@@ -84,6 +90,8 @@ def compare(
         device=device,
         indifferent=indifferent,
         keep_networks=keep_networks,
+        keep_items=keep_items,
+        minutes=minutes,
         command=command,
     )
     return compare_and_report(request, on_progress=on_progress) if report else run_comparison(request, on_progress=on_progress)
@@ -128,6 +136,9 @@ def write_report(results: ComparisonResults, folder: Path) -> Path:
         if drawn:
             legend = name.startswith(("recall", "validation", "sweeps", "cost", "best_after"))
             write_picture(drawn, plots / name, lines=lines, titles=titles, legend=legend)
+    for number, board in enumerate(boards):
+        if drawn_planes := planes_of(results, board.dataset):
+            plane_figure(drawn_planes, path=plots / (f"plane_{number + 1}" if len(boards) > 1 else "plane"))
     for name, text in (
         ("leaderboard.csv", csv_table(results)),
         ("leaderboard.md", markdown_table(results, boards)),

@@ -184,12 +184,14 @@ def _page_tag(text: str, referenced: set[str]) -> str:
     return text
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """As `path`.png and `path`.svg."""
+def save_figure(figure: Figure, path: Path, *, svg: bool = True) -> None:
+    """As `path`.png, and `path`.svg unless that is not wanted."""
     picture = BytesIO()
     figure.savefig(picture, format="png", dpi=144, metadata={"Software": None})
-    figure.set_layout_engine("none")  # everything has its place now
     write_whole(path.with_suffix(".png"), picture.getvalue())
+    if not svg:
+        return
+    figure.set_layout_engine("none")  # everything has its place now
     write_whole(path.with_suffix(".svg"), _svg(figure, path.name, transparent=False).encode())
 
 

@@ -18,12 +18,14 @@ from likewise.evaluation.threads import for_each
 MOST_ITEMS, MOST_OF_A_CLASS, FEWEST_FOR_TSNE = 600, 20, 20
 MOST_PLACES, FEWEST_ITEMS = 4000, 100  # items times methods: t-SNE takes about a millisecond for each
 ITERATIONS, ANGLE = 400, 0.8  # of t-SNE: at this size the same picture as 1,000 and 0.5, in a third of the time
+PLANE = "plane"  # of EmbeddingMap.kind
+MOST_IN_PLANE = 1200  # items: nothing has to be computed for them, but the page holds the pictures of all
 GRID = 1000  # places along each side: finer than a screen shows
 
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingMap:
-    kind: str  # "t-SNE" or "PCA"
+    kind: str  # "t-SNE", "PCA", or PLANE: embeddings of two dimensions as they are
     items: npt.NDArray[np.int64]
     places: dict[str, npt.NDArray[np.int64]]  # by method: (items, 2) in 0 .. GRID
 
@@ -51,6 +53,8 @@ def embedding_map(methods: list[MethodResult], vectors: Vectors, labels: npt.NDA
 
     Each by one thread: t-SNE's sums depend on the number of threads, and the same results must give the same page.
     """
+    if all(method.planes for method in methods):
+        return _plane_map(methods, labels)
     items = choose_items(labels, num_methods=len(methods))
     kind = "t-SNE" if len(items) >= FEWEST_FOR_TSNE else "PCA"
     places: dict[str, npt.NDArray[np.int64]] = {}
@@ -71,6 +75,14 @@ def embedding_map(methods: list[MethodResult], vectors: Vectors, labels: npt.NDA
             flat = flat @ orthogonal_procrustes(flat, first)[0]
         places[method.name] = _on_grid(flat)
     return EmbeddingMap(kind, items, places)
+
+
+def _plane_map(methods: list[MethodResult], labels: npt.NDArray[np.int64]) -> EmbeddingMap:
+    """What the networks give, neither turned nor brought to length 1: the same items, drawn at random, for every method."""
+    room = min(MOST_IN_PLANE, max(FEWEST_ITEMS, MOST_PLACES // len(methods)))
+    items = np.sort(np.random.default_rng(0).permutation(len(labels))[:room])
+    planes = {method.name: np.load(method.planes[0], allow_pickle=False)[items] for method in methods}
+    return EmbeddingMap(PLANE, items, {name: _on_grid(np.nan_to_num(flat).astype(np.float64)) for name, flat in planes.items()})
 
 
 def _flat(vectors: npt.NDArray[np.float32], kind: str) -> npt.NDArray[np.float64]:

@@ -25,12 +25,12 @@ class RankedLists:
     num_scored: int  # the queries they were chosen from
 
 
-def ranked_lists(vectors: Vectors, items: TestItems) -> RankedLists | None:
+def ranked_lists(vectors: Vectors, items: TestItems, *, metric: str = "cosine") -> RankedLists | None:
     """Queries by their average precision, the mean over methods: nearest to the median, with the largest deviation, and lowest.
 
     Of each kind one a class. What is usual comes first; where methods differ they can be told apart; the worst are often hopeless. None if
     no query has a match. In test sets beyond MOST_SCORED items they are chosen among whole classes of that many items in all. The lists
-    themselves are always those of the whole test set.
+    themselves are always those of the whole test set. metric: how the protocol compares.
     """
     labels, separate = items.labels, items.query is not None and items.gallery is not None
     query = items.query if items.query is not None else np.arange(len(labels))
@@ -44,6 +44,7 @@ def ranked_lists(vectors: Vectors, items: TestItems) -> RankedLists | None:
             gallery=torch.from_numpy(rows[among]) if separate else None,
             gallery_labels=torch.from_numpy(labels[among]) if separate else None,
             metrics=("mAP",),
+            metric=metric,
         )
         precisions.append(precision.scores["mAP"].numpy())
         matched &= precision.matched.numpy()
@@ -64,7 +65,9 @@ def ranked_lists(vectors: Vectors, items: TestItems) -> RankedLists | None:
     most = min(NUM_NEIGHBOURS, len(searched) - (not separate))
     neighbours = {}
     for name, rows in vectors.items():
-        index, _ = nearest(torch.from_numpy(rows[queries]), torch.from_numpy(rows[searched]), most, exclude_self=not separate)
+        index, _ = nearest(
+            torch.from_numpy(rows[queries]), torch.from_numpy(rows[searched]), most, metric=metric, exclude_self=not separate
+        )
         neighbours[name] = searched[index.numpy()]
     return RankedLists(queries, kinds, mean[chosen], neighbours, len(scored))
 

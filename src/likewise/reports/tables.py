@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from io import StringIO
 
 from likewise.comparison.results import Board, ComparisonResults, MethodResult
+from likewise.comparison.sweeping.sweeps import TOGETHER, as_written, point_in_words
 from likewise.reports.sentences import (
     conditions_in_words,
     gain_in_words,
@@ -15,6 +16,7 @@ from likewise.reports.sentences import (
     look_in_words,
     noise_in_words,
     power_in_words,
+    swept_in_words,
 )
 from likewise.wording import NONE, bytes_in_words, percent, printable, seconds_in_words
 
@@ -44,7 +46,7 @@ def csv_table(results: ComparisonResults) -> str:
     swept = list(dict.fromkeys(name for method in results.methods for name in method.sweep))
     parts = ("mean", "low", "high", "deviation")
     heads = ["dataset", "method", "title", "apart", "dim", *(f"sweep {name}" for name in swept), "verdict", "p_value"]
-    heads += ["difference_low", "difference_high", "chance_best"]
+    heads += ["difference_low", "difference_high", "chance_best"] + (["verdict of point", "adapted"] if swept else [])
     heads += [f"{name} {part}" for name in scores for part in parts]
     heads += [f"{name} published" for name in published] + ["seconds", "memory_bytes", "look"]
     written = StringIO()
@@ -52,11 +54,13 @@ def csv_table(results: ComparisonResults) -> str:
     writer.writerow(heads)
     for method in results.methods:
         row: list[str | int | float | None] = [method.dataset, method.name, method.title, method.apart, method.dim]
-        row += [method.sweep.get(name) for name in swept]
+        row += [as_written(method.sweep[name]) if name in method.sweep else None for name in swept]
         if results.names_winner:
             row += [method.standing, method.p_value, *(method.difference or (None, None)), method.chance_best]
         else:
             row += [None] * 5
+        if swept:
+            row += [point_standing(results, method), method.adapted]
         for name in scores:
             estimate = method.scores.get(name)
             row += [None] * len(parts) if estimate is None else [getattr(estimate, part) for part in parts]
@@ -67,6 +71,13 @@ def csv_table(results: ComparisonResults) -> str:
     return written.getvalue()
 
 
+def point_standing(results: ComparisonResults, method: MethodResult) -> str:
+    """How a method at a point of a sweep stands beside its own best point there; empty where that is not told."""
+    names = TOGETHER.join(method.sweep)
+    swept = [entry for entry in results.swept if (entry.dataset, entry.sweep, entry.method) == (method.dataset, names, method.name)]
+    return swept[0].standing(point_in_words(method.sweep)) if swept and swept[0].is_told else ""
+
+
 def markdown_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
     parts = [f"# {_markdown(results.title)}", conditions_in_words(results)]
     for board in boards:
@@ -75,6 +86,9 @@ def markdown_table(results: ComparisonResults, boards: Sequence[Board]) -> str:
             parts.append(_markdown(look_in_words(results, board)))
         said = (hits_in_words(results, board), headline(board), gain_in_words(board), power_in_words(board))
         parts += [_markdown(words) for words in said if words]
+        swept = [(entry, swept_in_words(entry)) for entry in results.swept if entry.dataset == board.dataset]
+        told = [f"- {_markdown(f'{entry.title}, {entry.sweep}: {words}')}" for entry, words in swept if words]
+        parts += ["\n".join(told)] if told else []
         for methods in (board.equal, board.apart):
             if not methods:
                 continue

@@ -59,6 +59,13 @@ class Episode(Group):
         return whole_class, whole_class
 
     @classmethod
+    def _with_room(cls, settings: Mapping[str, Any], room: int) -> dict[str, Any]:
+        """Support and queries in the same ratio, as near as whole numbers allow."""
+        support, whole = cls.number_in(settings, "num_support"), cls.images_of_a_class(settings)[0]
+        shares = {"num_support": support, "num_query": whole - support}
+        return {**settings, **{name: max(1, room * share // whole) for name, share in shares.items()}}
+
+    @classmethod
     def _of_few_classes(cls, labels: Labels, batch: int, num_classes: int, settings: Mapping[str, Any]) -> Group:
         """Fewer classes: support and queries of a class stay as many as the loss expects."""
         return cls(labels, num_classes=num_classes, **settings)

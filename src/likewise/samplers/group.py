@@ -104,6 +104,16 @@ class Group(BatchSampler):
         return cls.number_in(settings, "num_images"), 2
 
     @classmethod
+    def with_fewer_images(cls, settings: Mapping[str, Any], batch: int) -> dict[str, Any] | None:
+        room = batch // 2  # for two classes
+        return cls._with_room(settings, room) if 2 <= room < cls.images_of_a_class(settings)[0] else None
+
+    @classmethod
+    def _with_room(cls, settings: Mapping[str, Any], room: int) -> dict[str, Any]:
+        """The settings with so many images of a class at most."""
+        return {**settings, "num_images": room}
+
+    @classmethod
     def _of_few_classes(cls, labels: Labels, batch: int, num_classes: int, settings: Mapping[str, Any]) -> Group:
         """A batch of all classes there are, with more images of each, repeated where a class has fewer."""
         kept = {name: value for name, value in settings.items() if name in ("balance", "singletons", "seed", "rank", "num_ranks")}

@@ -63,6 +63,14 @@ class BatchSampler(Sampler[list[int]], ABC):
         return tuple(name for name in inspect.signature(cls).parameters if name not in others)
 
     @classmethod
+    def with_fewer_images(cls, settings: Mapping[str, Any], batch: int) -> dict[str, Any] | None:
+        """These settings of a method with as many images of a class as leave room for two classes in a batch of so many items.
+
+        None where they leave it already, and where no number would: two classes need two images of each, or no positive pair is there.
+        """
+        return None
+
+    @classmethod
     def number_in(cls, settings: Mapping[str, Any], name: str) -> int:
         """A setting that is a whole number above 0, or the sampler's default of it."""
         value = settings.get(name, inspect.signature(cls).parameters[name].default)

@@ -19,6 +19,7 @@ PAPERS = {
     "ranked list": "Ranked List Loss for Deep Metric Learning",
     "nonlinear rank": "Deep Metric Learning using Similarities from Nonlinear Rank Approximations",
     "unbiased evaluation": "Unbiased Evaluation of Deep Metric Learning Algorithms",
+    "compared with": "Systems that these papers compare with",
     "beyond the papers": "Beyond the papers",
 }
 ANYWHERE, PRETRAINED = "From scratch, on any machine", "Pretrained networks, equal conditions"

@@ -20,8 +20,8 @@ from rich.text import Text
 from likewise.comparison.folder import REPORT, find_folder
 from likewise.comparison.plan import KINDS, Claim, Kind, Piece, Plan
 from likewise.comparison.plan_progress import OnProgress, Progress
-from likewise.comparison.store import Owner
-from likewise.comparison.time_left import seconds_left
+from likewise.comparison.running.store import Owner
+from likewise.comparison.time_left import is_at_most, seconds_left
 from likewise.progress import ProgressCallback
 from likewise.wording import count_of, printable
 
@@ -49,7 +49,7 @@ def live_progress() -> Iterator[tuple[OnProgress, ProgressCallback]]:
         TextColumn("{task.fields[best]}", style="green", markup=False),
     )
     with Bar(*columns, console=console, transient=True, refresh_per_second=4) as bar:
-        task = bar.add_task("starting", total=None, pieces="", best="", end=None)
+        task = bar.add_task("starting", total=None, pieces="", best="", end=None, about="")
         notes = _Notes()
         began: dict[str, float] = {}  # what is prepared -> when
 
@@ -78,6 +78,7 @@ def live_progress() -> Iterator[tuple[OnProgress, ProgressCallback]]:
                 pieces=f"{len(done)}/{len(total)} pieces",
                 best=best_so_far(progress),
                 end=None if left is None else time.time() + left,
+                about="at most " if is_at_most(progress) else "",
             )
 
         yield show, prepare
@@ -100,7 +101,11 @@ class _TimeLeft(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         end = task.fields["end"]
-        return Text("" if end is None else f"{clock(end - time.time())} left", style="progress.remaining")
+        return Text("" if end is None else f"{task.fields['about']}{clock(end - time.time())} left", style="progress.remaining")
+
+
+def _about(progress: Progress) -> str:
+    return "at most" if is_at_most(progress) else "about"
 
 
 def clock(seconds: float) -> str:
@@ -124,7 +129,7 @@ class _Lines:
             parts = (
                 stage(progress),
                 f"{len(done)}/{len(total)} pieces",
-                "" if left is None else f"about {clock(left)} left",
+                "" if left is None else f"{_about(progress)} {clock(left)} left",
                 best_so_far(progress),
             )
             self._say(", ".join(filter(None, parts)))
@@ -181,7 +186,7 @@ def status_view(folder: Path, *, store: str | None) -> RenderableType:
     progress = Progress(Plan.from_table(table), claims)
     done, total = counted(progress)
     left = None if progress.is_complete else seconds_left(progress, now=time.time())
-    when = "" if left is None else f", about {clock(left)} left"
+    when = "" if left is None else f", {_about(progress)} {clock(left)} left"
     head = Text.assemble((str(folder), "bold"), f": {stage(progress)}, {len(done)} of {len(total)} pieces done{when}")
     lines = [
         f"started {about['created']}: {about['command']}",

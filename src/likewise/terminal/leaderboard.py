@@ -16,9 +16,11 @@ from likewise.reports.sentences import (
     headline,
     hits_in_words,
     interval,
+    levels_in_words,
     look_in_words,
     noise_in_words,
     power_in_words,
+    swept_in_words,
 )
 from likewise.wording import NONE, bytes_in_words, percent, printable, seconds_in_words
 
@@ -55,14 +57,17 @@ def _view(results: ComparisonResults, num_scores: int, title_width: int) -> Iter
         board = results.board(dataset)
         yield Text(printable(dataset), style="bold")
         yield _table(board, board.scores[:num_scores], title_width)
-        for words in filter(None, (hits_in_words(results, board), headline(board), gain_in_words(board))):
+        for words in filter(None, (hits_in_words(results, board), headline(board), gain_in_words(board), *levels_in_words(results, board))):
             yield Text(printable(words))
         if board.verdict is not None and not board.verdict.undecided:
             for words in filter(None, (power_in_words(board), noise_in_words(board))):
                 yield Text(printable(words), style="dim")
         if dataset in results.looks:
             yield Text(printable(look_in_words(results, board)), style="dim" if results.looks[dataset].number == 1 else "yellow")
-        for method in board.apart:
+        for entry in results.swept:
+            if entry.dataset == dataset and (words := swept_in_words(entry)):
+                yield Text(printable(f"{entry.title}, {entry.sweep}: {words}"))
+        for method in (method for method in board.apart if not method.levels):  # whose title says it
             yield Text(f"{printable(method.title)} is listed apart: {printable(method.apart)}", style="dim")
         yield Text("")
     if results.average_ranks:

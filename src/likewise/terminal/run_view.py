@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from likewise.data.ledger import CountedLook
-from likewise.training.run_folder import TrainingResult
+from likewise.training.runs.run_folder import TrainingResult
 
 
 def look_line(look: CountedLook) -> Text:

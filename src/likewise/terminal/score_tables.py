@@ -1,17 +1,20 @@
 """A summary as rich tables for the terminal."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from likewise.evaluation.certainty.uncertainty import paired_test
 from likewise.evaluation.diagnostics import Diagnosis, Distances
-from likewise.evaluation.reranked_scores import RerankedScores
+from likewise.evaluation.reranking.reranked_scores import RerankedScores
 from likewise.evaluation.scores import Summary
+from likewise.models.backbones import Level
 
 BARS = " ▁▂▃▄▅▆▇█"
+LEVEL_SCORES = ("R@1", "MAP@R")  # of combinations of levels in the terminal; --json has all
 SHOWN = 5  # classes, queries and hubs in the terminal; --json has more
 
 
@@ -25,6 +28,27 @@ def summary_view(summary: Summary, title: str, *, about: Sequence[Text] = ()) ->
     if summary.diagnosis is not None:
         parts.extend(_diagnosis(summary.diagnosis, joined=summary.num_gallery is not None))
     return Group(*parts)
+
+
+def levels_view(summaries: Mapping[tuple[Level, ...], Summary], title: str, *, about: Sequence[Text] = ()) -> RenderableType:
+    """One row a combination of levels, all together last. The first score has its interval, and that of the difference to all together."""
+    whole = list(summaries.values())[-1]
+    first, *others = [name for name in LEVEL_SCORES if name in whole.scores.means] or list(whole.scores.means)[:2]
+    queries, unit = whole.scores.per_query, whole.interval_unit
+    table = _table()
+    for name in ("levels", "width", first, "95 % interval", *others, f"{first} beside all"):
+        table.add_column(name, justify="left" if name == "levels" else "right", no_wrap=True)
+    for levels, summary in summaries.items():
+        interval, beside = summary.scores.intervals.get(first), ""
+        if interval and queries and summary.scores.per_query and summary is not whole:
+            gain = paired_test(queries, summary.scores.per_query, unit="query" if unit == "query" else "class")[first]
+            beside = f"{100 * gain.difference:+.1f} ({100 * gain.low:+.1f} to {100 * gain.high:+.1f})"
+        spread = f"{100 * interval.low:.1f} to {100 * interval.high:.1f}" if interval else ""
+        means = [f"{100 * summary.scores.means[name]:.1f}" for name in (first, *others)]
+        table.add_row("+".join(levels), f"{summary.dim}", Text(means[0], style="bold"), spread, *means[1:], beside)
+    over = [] if unit == "none" else [f"95 % intervals over {'classes' if unit == 'class' else 'queries'}, of this one training"]
+    notes = [*(Text(f"  {words}", style="dim") for words in over), *(Text(f"\n  {note}", style="yellow") for note in whole.scores.notes)]
+    return Group(Text(title, style="bold"), Text(_counts(whole), style="dim"), *about, table, *notes)
 
 
 def _counts(summary: Summary) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,14 +14,14 @@ from torch import Tensor
 
 from likewise.data.augmentation import AUGMENTATIONS
 from likewise.data.batches import Batches, keep_resident
-from likewise.data.cache import pack
 from likewise.data.dataset import Dataset, Features
 from likewise.data.draws import uniforms
-from likewise.data.packed import PackedImages, Problem
-from likewise.data.thumbnails import Thumbnails
+from likewise.data.packing.cache import pack
+from likewise.data.packing.packed import PackedImages, Problem
+from likewise.data.packing.thumbnails import Thumbnails
 from likewise.models.embedder import Embedder, Preprocessing
 from likewise.models.frozen import on_backbone
-from likewise.models.frozen_features import frozen_features
+from likewise.models.frozen.frozen_features import frozen_features
 from likewise.models.network import Network
 from likewise.progress import ProgressCallback
 from likewise.protocols import Protocol
@@ -134,6 +134,13 @@ def make_feed(
         return _frozen(dataset, protocol, weights, device=device, views=protocol.views if trains else 1, on_progress=on_progress)
     packed = pack(dataset, side=_side(protocol), on_progress=on_progress)
     return Feed(packed, packed.labels.numpy(), packed.indices.numpy(), packed.skipped)
+
+
+def feed_conditions(protocol: Protocol) -> Hashable:
+    """What a feed depends on: protocols that agree in it can share one."""
+    if not protocol.frozen:
+        return protocol.side
+    return protocol.side, protocol.backbone, protocol.pooling, protocol.test_augmentation, protocol.views
 
 
 def _frozen(

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from likewise.methods import Method
+from likewise.models.head_start import Starts
 from likewise.models.network import Network
 from likewise.protocols import Protocol
 from likewise.training.devices import Devices
@@ -39,12 +40,18 @@ def fit(
     device: str = "auto",
     micro_batch: int | None = None,
     listener: Listener | None = None,
+    starts: Starts | None = None,
 ) -> Fit:
-    """Trains a method on a feed under a protocol. The best step is chosen on `validation`: items of other (training) classes."""
+    """Trains a method on a feed under a protocol. The best step is chosen on `validation`: items of other (training) classes.
+
+    starts: of other fits, perhaps on the same feed, whose heads then start from what is known.
+    """
     devices = Devices(protocol, device=device)
     if devices.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(devices.device)
-    training = Training(method, protocol, feed, seed=seed, devices=devices, weights=weights, validation=validation, micro_batch=micro_batch)
+    training = Training(
+        method, protocol, feed, seed=seed, devices=devices, weights=weights, validation=validation, micro_batch=micro_batch, starts=starts
+    )
     training.run(listener)
     return fitted(training)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from likewise.methods import Method
 from likewise.models import freeze_batch_norm
-from likewise.models.head_start import started_from_features
+from likewise.models.head_start import Starts, started_from_features
 from likewise.models.lora import merge_adapters
 from likewise.models.network import NetworkSpec, make_network
 from likewise.protocols import Protocol
@@ -83,6 +83,7 @@ class Training:
         weights: Path | None = None,
         validation: Feed | None = None,
         micro_batch: int | None = None,
+        starts: Starts | None = None,
     ) -> None:
         self.method, self.protocol, self.seed, self.devices, self.micro_batch = method, protocol, seed, devices, micro_batch
         self.device = devices.device
@@ -106,6 +107,7 @@ class Training:
                 lambda: feed_inputs(self.feed, protocol, device=self.device),
                 power=START_POWERS[protocol.head_start],
                 seed=seed,
+                starts=starts,
             )
             devices.share(self.network.parameters())
         self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as batches are
@@ -319,13 +321,13 @@ class Training:
         """Scores on the held-out training classes, which keep the best step, and a warning if the embeddings have collapsed."""
         assert self.validation is not None
         self.devices.share(self.network.buffers())  # running statistics: each rank has seen its own share
-        embeddings = embed_feed(self.network, self.validation, self.protocol, device=self.device)
-        vectors = vectors_to_score(self.network, embeddings)
+        outputs = embed_feed(self.network, self.validation, self.protocol, device=self.device, normalize=False)
+        vectors = vectors_to_score(self.network, outputs, self.protocol)
         scores = protocol_scores(vectors, self.validation.labels, self.protocol, metrics=("R@K", CHOSEN_BY), ks=(1,)).means
         if not self.best or scores[CHOSEN_BY] > self.best[CHOSEN_BY]:
             self.best_step, self.best = self.step, scores
             self.best_weights = {name: value.detach().cpu().clone() for name, value in self.network.state_dict().items()}
-        return {"R@1": scores["R@1"], CHOSEN_BY: scores[CHOSEN_BY]}, collapse_warning(embeddings, self.step)
+        return {"R@1": scores["R@1"], CHOSEN_BY: scores[CHOSEN_BY]}, collapse_warning(self.network.joined(outputs), self.step)
 
 
 def network_spec(method: Method, protocol: Protocol, in_features: int | None = None) -> NetworkSpec:
@@ -335,6 +337,8 @@ def network_spec(method: Method, protocol: Protocol, in_features: int | None = N
             f"{method.name} has heads at the levels {', '.join(method.head.levels)}: a frozen backbone gives its last features only; "
             "take --set frozen=false, or --set head.levels=high"
         )
+    if protocol.frozen and method.head.learners:
+        raise ValueError(f"{method.name} masks feature maps inside the backbone, which a frozen one does not give: take --set frozen=false")
     return NetworkSpec(
         backbone="identity" if protocol.frozen else protocol.backbone,
         pooling=protocol.pooling,
@@ -344,6 +348,8 @@ def network_spec(method: Method, protocol: Protocol, in_features: int | None = N
         num_members=method.ensemble.members,
         in_features=in_features,
         binary=method.head.binary,
+        parts=method.head.parts,
+        learners=method.head.learners,
         unit_features=protocol.head_start in START_POWERS,
     )
 

@@ -6,13 +6,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from likewise.losses.loss import traits_of
 from likewise.methods import Method
-from likewise.objectives import Objective, objective, unit
+from likewise.objectives import Objective, objective
+from likewise.unit_vectors import unit
 
 
 class Objectives(nn.Module):
     """Loss of a member's embeddings: the sum over its levels, each with an objective (and proxies) of its own.
 
+    A loss of an embedding's parts sees all levels joined instead.
     A member of an ensemble sees its own meta-classes: a random partition of the classes, drawn by the seed and the member's number
     (DREML). `norm` brings the embeddings to that length first.
     """
@@ -22,15 +25,17 @@ class Objectives(nn.Module):
     def __init__(self, method: Method, *, num_classes: int, dim: int, steps: int, seed: int, gather: bool) -> None:
         super().__init__()
         self.norm = method.norm
+        self.joins_levels = bool(traits_of(method.make_loss()).parts)
         members = method.ensemble.members
         partitions = [_partition(num_classes, method.ensemble.meta_classes, seed, member) for member in range(members)]
         self.register_buffer("meta_classes", torch.from_numpy(np.stack(partitions)))  # (members, classes)
+        width = dim * len(method.head.levels) if self.joins_levels else dim
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.of_level = nn.ModuleList(
                 nn.ModuleList(
-                    _objective(method, num_classes=int(partition.max()) + 1, dim=dim, steps=steps, gather=gather)
-                    for _ in method.head.levels
+                    _objective(method, num_classes=int(partition.max()) + 1, dim=width, steps=steps, gather=gather)
+                    for _ in (("joined",) if self.joins_levels else method.head.levels)
                 )
                 for partition in partitions
             )
@@ -39,7 +44,7 @@ class Objectives(nn.Module):
         """The loss of one member's embeddings, one of each level, of items with these codes."""
         labels = self.meta_classes[member][labels]
         total = embeddings[0].new_zeros(())
-        for level, vectors in enumerate(embeddings):
+        for level, vectors in enumerate((torch.cat(embeddings, dim=1),) if self.joins_levels else embeddings):
             objective_of_level = self.of_level[member][level]  # type: ignore[index]
             total = total + objective_of_level(vectors if self.norm is None else self.norm * unit(vectors), labels, items=items)
         return total
@@ -55,7 +60,7 @@ class Objectives(nn.Module):
 
 def _objective(method: Method, *, num_classes: int, dim: int, steps: int, gather: bool) -> Objective:
     return objective(
-        method.make_loss(num_classes=num_classes),
+        method.make_loss(num_classes=num_classes, dim=dim),
         mining=method.make_miner(),
         normalize=False if method.norm is not None else method.normalize,
         num_classes=num_classes,

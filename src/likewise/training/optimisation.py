@@ -15,6 +15,8 @@ from likewise.models.network import Network
 from likewise.protocols import Protocol
 from likewise.training.method_objective import Objectives
 
+SQUARES_KEPT = 0.9  # of the running mean of squares at each step of rmsprop, as its lecture and the unbiased evaluation's MXNet have it
+
 
 def choose_parameters(network: Network, protocol: Protocol, *, seed: int) -> None:
     """Leaves to learn what the protocol says of the backbone; heads always learn."""
@@ -61,6 +63,8 @@ def make_optimizer(
         )
     if protocol.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=protocol.learning_rate, momentum=protocol.momentum, fused=True)
+    if protocol.optimizer == "rmsprop":
+        return torch.optim.RMSprop(groups, lr=protocol.learning_rate, alpha=SQUARES_KEPT, eps=protocol.eps)
     kind = torch.optim.AdamW if protocol.optimizer == "adamw" else torch.optim.Adam
     return kind(groups, lr=protocol.learning_rate, eps=protocol.eps, fused=True)
 

@@ -8,9 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from likewise.data.packed import PackedImages
+from likewise.data.packing.packed import PackedImages
 from likewise.evaluation.binary import signs
 from likewise.evaluation.scores import Scores, score
+from likewise.models.backbones import Level
 from likewise.models.embedding import embed_batches, packed_inputs, tensor_inputs
 from likewise.models.network import Network
 from likewise.protocols import Protocol
@@ -19,12 +20,15 @@ from likewise.training.feeds import Feed, Int64s
 BATCH = 128
 
 
-def embed_feed(network: Network, feed: Feed, protocol: Protocol, *, device: torch.device | str) -> Tensor:
-    """Unit vectors (items, width) float32 of a feed's items, on the device; the network stands in evaluation mode meanwhile."""
+def embed_feed(network: Network, feed: Feed, protocol: Protocol, *, device: torch.device | str, normalize: bool = True) -> Tensor:
+    """Unit vectors (items, width) float32 of a feed's items, on the device; the network stands in evaluation mode meanwhile.
+
+    normalize=False: what the heads give (Network.outputs).
+    """
     device = torch.device(device)
     dtype = torch.bfloat16 if device.type == "cuda" and protocol.precision in ("auto", "bf16") else None
     with torch.compiler.set_stance("force_eager"):  # compiling for another batch and mode costs more than it saves
-        return embed_batches(network, feed_inputs(feed, protocol, device=device), autocast=dtype)
+        return embed_batches(network, feed_inputs(feed, protocol, device=device), autocast=dtype, normalize=normalize)
 
 
 def feed_inputs(feed: Feed, protocol: Protocol, *, device: torch.device) -> Iterator[Tensor]:
@@ -34,9 +38,15 @@ def feed_inputs(feed: Feed, protocol: Protocol, *, device: torch.device) -> Iter
     return tensor_inputs(feed.source, batch=BATCH, device=device)
 
 
-def vectors_to_score(network: Network, embeddings: Tensor) -> Tensor:
-    """What is compared: of a binary network's embeddings the signs. By cosine these are in the order of their Hamming distances."""
-    return signs(embeddings) if network.spec.binary else embeddings
+def vectors_to_score(network: Network, outputs: Tensor, protocol: Protocol, *, levels: tuple[Level, ...] | None = None) -> Tensor:
+    """What is compared, from what the heads give: rows of length 1, or of any length where the protocol compares by distance.
+
+    Of a binary network the signs, which by cosine are in the order of their Hamming distances. A whitening ends in length 1 in any case.
+    levels: of these alone.
+    """
+    by_distance = protocol.compared_by == "euclidean" and network.whitening is None
+    rows = network.outputs_of(outputs, levels) if by_distance else network.joined(outputs, levels)
+    return signs(rows) if network.spec.binary else rows
 
 
 def protocol_scores(
@@ -66,5 +76,6 @@ def protocol_scores(
         gallery_labels=gallery_labels,
         ks=protocol.ks if ks is None else ks,
         metrics=protocol.metrics if metrics is None else metrics,
+        metric=protocol.compared_by,
         unscoreable=unscoreable,
     )

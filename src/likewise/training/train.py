@@ -17,7 +17,7 @@ from likewise.checks import known_name
 from likewise.configuration import as_table, divided, with_settings
 from likewise.data.dataset import Dataset
 from likewise.data.ledger import Occasion
-from likewise.data.packed import left_out
+from likewise.data.packing.packed import left_out
 from likewise.data.readers import read
 from likewise.data.splits import SPLIT_SEED, Split, all_train, folds
 from likewise.data.splits import split as drawn
@@ -31,8 +31,8 @@ from likewise.training.devices import Devices
 from likewise.training.feeds import Feed, Int64s, embedder_of, make_feed, preprocessing_of
 from likewise.training.fit import fitted
 from likewise.training.loop import Listener, Training
-from likewise.training.run_folder import RunFolder, TrainingResult, environment
-from likewise.training.run_writer import RunWriter
+from likewise.training.runs.run_folder import RunFolder, TrainingResult, environment
+from likewise.training.runs.run_writer import RunWriter
 from likewise.training.scoring import embed_feed, protocol_scores, vectors_to_score
 from likewise.training.small_data import test_notes, training_notes
 from likewise.training.watchdogs import collapse_warning
@@ -144,7 +144,7 @@ def train(
         raise TrainingStopped(
             f"stopped after step {training.step} of {conditions.steps}; the same command with --resume goes on from there"
         )
-    of_size = (*training_notes(training_feed.labels, batch=conditions.batch), *test_notes(parts.num_test_classes))
+    of_size = (*training_notes(training_feed.labels, batch=conditions.batch, kind=dataset.kind), *test_notes(parts.num_test_classes))
     notes = (*suited.notes, *dataset.notes, *parts.notes, *feed_notes(feed), *untrained_notes(chosen, conditions), *of_size)
     return _finish(folder, dataset, parts, training, config, notes=notes)
 
@@ -156,6 +156,7 @@ def resolved(
     conditions, chosen = load_protocol(protocol).for_weights(weights), load_method(method)
     chosen = chosen.for_protocol(conditions.name)
     parts = divided(settings, dotted=chosen.dotted_names, method=Method, protocol=Protocol)
+    chosen = replace(chosen, grid={})  # which a training does not search
     return with_settings(chosen, parts["method"]), with_settings(conditions, parts["protocol"])
 
 
@@ -218,10 +219,13 @@ def _finish(
     """Saves the embedder, opens the test classes once, where there are any, and scores them; all on rank 0, which tells the others."""
     content: dict[str, Any] = {}
     if training.devices.rank == 0:
-        occasion = Occasion("train", str(folder.path.resolve()), decided=decision(config, training.network))
-        card = {"config": config, "split": parts.to_json()} | ({"occasion": asdict(occasion)} if parts.test.num_items else {})
+        card: dict[str, Any] = {"config": config, "split": parts.to_json()}
         network, weights = training.network, training.weights
-        embedder_of(network, training.protocol, dataset, weights=weights, card=card, device=training.device).save(folder.embedder)
+        embedder = embedder_of(network, training.protocol, dataset, weights=weights, card=card, device=training.device)
+        # of the embedder's network, which is what `evaluate` will find: a head's backbone was not there while it trained
+        occasion = Occasion("train", str(folder.path.resolve()), decided=decision(config, embedder.network))
+        embedder.card |= {"occasion": asdict(occasion)} if parts.test.num_items else {}
+        embedder.save(folder.embedder)
         scored = _test_scores(dataset, parts, training, occasion) if parts.test.num_items else _no_scores(training)
         content = _facts(training) | scored | {"notes": [*notes, *scored["notes"]]}
         folder.end(config, content)
@@ -249,9 +253,9 @@ def _test_scores(dataset: Dataset, parts: Split, training: Training, occasion: O
     assert look is not None
     assert seal is not None  # the record of a run is a file
     test = make_feed(dataset.subset(part.indices), protocol, weights=training.weights, device=training.device, trains=False)
-    embeddings = embed_feed(network, test, protocol, device=training.device)
+    outputs = embed_feed(network, test, protocol, device=training.device, normalize=False)
     scores = protocol_scores(
-        vectors_to_score(network, embeddings),
+        vectors_to_score(network, outputs, protocol),
         test.labels,
         protocol,
         query_and_gallery=part.query_and_gallery(part.indices[test.indices]),
@@ -262,7 +266,7 @@ def _test_scores(dataset: Dataset, parts: Split, training: Training, occasion: O
         "num_test_items": len(test),
         "look": look.as_json(),
         "record": asdict(seal),
-        "notes": [*feed_notes(test), *_collapse_notes(embeddings, training), *scores.notes, *look.notes],
+        "notes": [*feed_notes(test), *_collapse_notes(network.joined(outputs), training), *scores.notes, *look.notes],
     }
 
 

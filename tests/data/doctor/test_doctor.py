@@ -233,7 +233,7 @@ def test_command_writes_what_it_is_told(ill: Path, tmp_path: Path) -> None:
 def test_command_faults_are_told_in_words(ill: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "features.npz", embeddings=np.eye(4, dtype=np.float32), labels=np.array([0, 0, 1, 1]))
     for arguments, words in (
-        ((tmp_path / "absent",), "is not there"),
+        ((tmp_path / "absent",), "there is no file or folder"),
         ((ill, "--contact-sheet", tmp_path / "sheet.jpg"), "ends in .png"),
         ((ill, "--contact-sheet", tmp_path / "no" / "sheet.png"), "is not there; make it first"),
         ((tmp_path / "features.npz", "--contact-sheet", tmp_path / "sheet.png"), "features, not images"),

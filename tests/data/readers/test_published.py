@@ -172,6 +172,12 @@ def test_cars_with_a_damaged_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a readable MATLAB file"):
         read(str(tmp_path))
     savemat(tmp_path / "cars_annos.mat", {"class_names": NAMES})
+    whole = (tmp_path / "cars_annos.mat").read_bytes()
+    for length in (0, 50, 125, 130, 140, len(whole) // 2):
+        (tmp_path / "cars_annos.mat").write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"cars_annos\.mat is not a readable MATLAB file \(.+\): download it again"):
+            read(str(tmp_path))
+    (tmp_path / "cars_annos.mat").write_bytes(whole)
     with pytest.raises(ValueError, match="annotations lack relative_im_path, class"):
         read(str(tmp_path))
 

@@ -22,7 +22,10 @@ def test_a_name_with_options_is_the_call_with_options() -> None:
     [
         ("glyph", {}, "did you mean 'glyphs'"),
         ("glyph:classes=4", {}, "did you mean 'glyphs'"),
-        ("imagenet", {}, "unknown reader 'imagenet'"),
+        ("imagenet", {}, r"^there is no file or folder 'imagenet' here, and no data set or reader of that name: did you mean 'images'"),
+        ("zebra", {}, "no data set or reader of that name: known are cars, cub"),
+        ("imagenet:/data", {}, "unknown reader 'imagenet'"),
+        ("missing.jpg", {}, r"^there is no file or folder 'missing.jpg' here: check the path;"),
         ("glyphs:clases=4", {}, r"did you mean 'classes'.*options: classes, images, size, seed"),
         ("glyphs:zzz=4", {}, "classes, images, size, seed"),
         ("glyphs:classes=many", {}, "expected a whole number"),
@@ -36,9 +39,9 @@ def test_a_name_with_options_is_the_call_with_options() -> None:
         ("cub", {}, "cub needs a path"),
         ("cub:", {}, "cub needs a path"),
         ("cub,strict=maybe:/nowhere", {}, "expected true or false"),
-        ("/no/such/place", {}, "not there"),
-        ("some.csv", {}, "not there"),
-        ("C:/data", {}, "not there"),
+        ("/no/such/place", {}, "^there is no file or folder '/no/such/place': check the path;"),
+        ("some.csv", {}, "there is no file or folder 'some.csv'"),
+        ("C:/data", {}, "there is no file or folder 'C:/data'"),
     ],
 )
 def test_what_cannot_be_read_is_told(spec: str, options: dict[str, object], words: str) -> None:

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
 from likewise.data.dataset import Dataset, Features, Files
-from likewise.data.decode import decode
 from likewise.data.doctor.dataset_report import KIND_WORDS, DatasetReport, Duplicate, NamedItem
+from likewise.data.packing.decode import decode
 from likewise.wording import printable
 
 TILE, GAP, MARGIN, NAMES, TITLE = 112, 8, 24, 190, 60

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from PIL import Image
 
 from likewise.data.dataset import Box, Dataset, Features, Files, Pixels
-from likewise.data.decode import Undecodable, decode
 from likewise.data.doctor.dataset_report import Broken, DatasetReport, Duplicate, NamedItem, PartCount
 from likewise.data.doctor.duplicates import FLAT, SIDE, SMALL, Thumbnails, find_duplicates
+from likewise.data.packing.decode import Undecodable, decode
 from likewise.environment import num_cores
 from likewise.progress import ProgressCallback
 from likewise.wording import printable

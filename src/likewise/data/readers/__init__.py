@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from likewise.checks import known_name
+from likewise.checks import close_name, known_name
 from likewise.data.dataset import Dataset
 from likewise.data.readers.cars import read_cars, recognises_cars
 from likewise.data.readers.class_folders import read_folder
@@ -100,13 +100,15 @@ def _read(spec: str | Path, options: dict[str, Any], labelled: bool) -> Dataset:
     path = Path(spec).expanduser()
     if path.exists():
         return _read_path(path, options, labelled)
+    missing = f"there is no file or folder {spec!r}{'' if path.is_absolute() else ' here'}"
     looks_like_name = re.fullmatch(r"\w+", name) is not None and (len(name) > 1 or not colon)
-    if looks_like_name and (colon or given or not path.suffix):
-        try:
-            known_name("reader", name, READERS)
-        except ValueError as fault:
-            raise ValueError(f"{fault} (and there is no file or folder {spec!r} here)") from None
-    raise ValueError(f"{spec!r} is not there: expected a file, a folder, or a reader ({', '.join(sorted(READERS))}), such as cub:/path")
+    if looks_like_name and (colon or given):
+        known_name("reader", name, READERS)
+    if looks_like_name and not path.suffix:
+        close = close_name(name, READERS)
+        hint = f"did you mean {close!r}?" if close else f"known are {', '.join(sorted(READERS))}"
+        raise ValueError(f"{missing}, and no data set or reader of that name: {hint}")
+    raise ValueError(f"{missing}: check the path; expected a folder, a file, or a data set such as cub:/path")
 
 
 def _read_path(path: Path, options: dict[str, Any], labelled: bool) -> Dataset:

@@ -28,8 +28,9 @@ def read_folder(path: Path, *, strict: bool = False, labelled: bool = True) -> D
         raise ValueError(f"{root} is {'a file' if root.exists() else 'not there'}: expected a folder of class folders")
     images = images_below(root)
     if not images:
+        expected = f"{root}/CLASS/image.jpg" if labelled else "images in it, or in folders below it"
         raise ValueError(
-            f"{root} holds no images: expected {root}/CLASS/image.jpg, of any type that Pillow reads ({len(image_extensions())} extensions)"
+            f"{root} holds no images: expected {expected}, of any type that Pillow reads ({len(image_extensions())} extensions)"
         )
     loose = [file for file in images if len(file.parts) == 1]
     placed = [file for file in images if len(file.parts) > 1]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import features
 
-from likewise.data.cache import cache_folder
+from likewise.data.packing.cache import cache_folder
 from likewise.files import write_whole
 
 WORTH_KEEPING = 2000  # images; fewer are drawn in a moment
@@ -60,5 +60,5 @@ def _read(file: Path) -> Drawing | None:
 
 def _write(file: Path, drawn: Drawing) -> None:
     """A cache that cannot be written costs seconds the next time, and nothing else."""
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         write_whole(file, lambda opened: np.save(opened, drawn))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from likewise.data.dataset import Box, Dataset, Files, Part
+from likewise.data.dataset import Box, Cell, Dataset, Files, Part
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class ListedImage:
     label: str  # empty: not known
     part: Part | None = None
     box: Box | None = None
+    cells: tuple[Cell, ...] = ()  # further ones, as many as columns have names
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ def dataset_of(
     class_order: Iterable[str] | None = None,
     published: dict[str, Published] | None = None,
     notes: Sequence[str] = (),
+    column_names: Sequence[str] = (),
 ) -> Dataset:
     """A Dataset of the rows whose file is there. Classes are numbered in `class_order`, else sorted; a class without images is left out.
 
@@ -67,11 +69,12 @@ def dataset_of(
         labels=np.array([number.get(row.label, -1) for row in kept], dtype=np.int64),
         class_names=tuple(class_names),
         parts=np.array(parts, dtype=np.str_) if any(parts) else None,
+        columns=dict(zip(column_names, zip(*(row.cells for row in kept), strict=True), strict=True)) if column_names else None,
     )
     differences = count_notes(dataset, published or {})
     if strict and differences:
         raise ValueError(f"{name}: {differences[0]}: get the full data set, or read without strict")
-    return Dataset(dataset.name, dataset.items, dataset.labels, dataset.class_names, dataset.parts, notes=(*told, *differences))
+    return replace(dataset, notes=(*told, *differences))
 
 
 def count_notes(dataset: Dataset, published: dict[str, Published]) -> list[str]:

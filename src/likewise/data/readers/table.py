@@ -12,7 +12,7 @@ from typing import Any
 
 from PIL import ExifTags, Image
 
-from likewise.data.dataset import Box, Dataset, Part
+from likewise.data.dataset import Box, Cell, Dataset, Part
 from likewise.data.readers.listing import ListedImage, dataset_of
 from likewise.data.readers.parts import parts_of
 
@@ -43,6 +43,7 @@ def read_table(
 
     Paths are relative to the table's folder, or to `images`. Labels are kept as the text they are. boxes=False leaves the boxes unused.
     strict: a missing file is an error, not a note.  labelled=False: rows may have no label, and the table no column of them.
+    All columns but path and label are kept, for who searches the images by them.
     """
     if not path.is_file():
         raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'not there'}: expected a table, .csv or .parquet")
@@ -66,12 +67,20 @@ def read_table(
     parts, notes = _parts(path, table, split_column)
     cuts = _boxes(path, table, paths) if boxes else None
     labels = ["" if _is_empty(label) else str(label) for label in table.get(label_column, [None] * num_rows)]
+    further = [name for name in table if name and name not in (path_column, label_column)]
     rows = [
-        ListedImage(paths[i], labels[i], None if parts is None else parts[i], None if cuts is None else cuts[i]) for i in range(num_rows)
+        ListedImage(
+            paths[i],
+            labels[i],
+            None if parts is None else parts[i],
+            None if cuts is None else cuts[i],
+            tuple(_cell(table[name][i]) for name in further),
+        )
+        for i in range(num_rows)
     ]
     if labelled and len(set(labels)) == 1:
         notes = (*notes, f"there is one class, {rows[0].label!r}: enough to embed, too little to train or to score")
-    return dataset_of(path.stem, rows, strict=strict, notes=notes)
+    return dataset_of(path.stem, rows, strict=strict, notes=notes, column_names=further)
 
 
 def _delimited(path: Path, delimiter: str | None) -> Columns:
@@ -203,6 +212,13 @@ def _whole_image(path: Path) -> Box:
     except (OSError, Image.DecompressionBombError):
         return 0, 0, 1, 1
     return 0, 0, width, height
+
+
+def _cell(value: Any) -> Cell:
+    """A number, a text or a truth value as it is, anything else (a date, a list) as its text."""
+    if _is_empty(value):
+        return None
+    return value if isinstance(value, str | int | float | bool) else str(value)
 
 
 def _is_empty(value: Any) -> bool:

@@ -11,6 +11,7 @@ from likewise.models.backbones.backbone import LEVELS, Backbone, Level, StagedBa
 from likewise.models.backbones.bn_inception import BNInception
 from likewise.models.backbones.convnet import ConvNet
 from likewise.models.backbones.efficientnet_lite import EfficientNetLite
+from likewise.models.backbones.lenet import LeNet
 from likewise.models.backbones.resnet import EXPANSION, BasicBlock, Bottleneck, ResNet
 from likewise.models.backbones.timm_backbone import TimmBackbone
 from likewise.models.backbones.vectors import MLP, Identity
@@ -39,6 +40,7 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
     "efficientnet_lite2": partial(EfficientNetLite, width=1.1, depth=1.2),
     "convnet": ConvNet,
     "convnet_small": partial(ConvNet, (16, 16, 32, 64, 128)),  # a quarter of the work
+    "lenet": LeNet,
     "mlp": MLP,
     "identity": Identity,
 }

@@ -111,7 +111,8 @@ class BNInception(StagedBackbone):
             pooled = nn.functional.avg_pool2d(features, 3, stride=1, padding=1)
         else:
             padding = 1 if block.stride == 1 else 0  # a striding pool reaches over the edge on one side only
-            pooled = nn.functional.max_pool2d(features, 3, stride=block.stride, padding=padding, ceil_mode=True)
+            reached = features if padding else _to_even_sides(features)
+            pooled = nn.functional.max_pool2d(reached, 3, stride=block.stride, padding=padding, ceil_mode=True)
         branches.append(pooled if block.projection is None else self._apply_layers(pooled, f"{name}_pool_proj"))
         return torch.cat(branches, dim=1)
 
@@ -126,3 +127,11 @@ class BNInception(StagedBackbone):
         for block in BLOCKS[level]:
             features = self._block(block, features)
         return features
+
+
+def _to_even_sides(features: Tensor) -> Tensor:
+    """With a further row or column of zeros, the least that a layer before gives, where their number is odd: of these a striding
+    convolution makes one more place than a pool would.
+    """
+    height, width = features.shape[2:]
+    return nn.functional.pad(features, (0, width % 2, 0, height % 2)) if height % 2 or width % 2 else features

@@ -1,0 +1,1 @@
+"""Each image file is decoded once, and kept."""

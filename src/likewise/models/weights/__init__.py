@@ -1,0 +1,1 @@
+"""Pretrained weights: which there are, from where, and whether they fit."""

@@ -1,0 +1,1 @@
+"""Figures that papers draw, from what methods and losses give."""

@@ -1,0 +1,1 @@
+"""What a training leaves on the disk, and what reads it again."""
