@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -269,6 +270,23 @@ def test_refusals_are_told(server: Server, tmp_path: Path) -> None:
     server.statuses = [503] * 3
     with pytest.raises(ValueError, match=r"answers 503 \(Service Unavailable\)"):
         download(wanted(server, tmp_path / "other"))
+
+
+def test_a_signed_address_and_a_proxy_are_told_without_their_secrets(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "hunter2secret"
+    signed = replace(wanted(server, tmp_path), address=f"{server.address}?X-Amz-Signature={secret}&token={secret}")
+    server.statuses = [404]
+    server.content = b"other"
+    for proxy in (None, None, f"http://user:{secret}@127.0.0.1:1", f"http://user:{secret}:{secret}"):
+        if proxy is not None:
+            monkeypatch.setattr(downloads, "PAUSES", ())
+            monkeypatch.setenv("http_proxy", proxy)
+        with pytest.raises(ValueError, match="tiny") as fault:
+            download(signed)
+        assert secret not in str(fault.value)
+        assert "127.0.0.1" in str(fault.value)
 
 
 def test_no_connection(server: Server, tmp_path: Path) -> None:

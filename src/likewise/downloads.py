@@ -19,6 +19,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, build_opener
 
+from likewise.addresses import without_secrets
 from likewise.environment import installed_version
 from likewise.files import file_digest, flush_folder, locked_telling
 from likewise.progress import ProgressCallback
@@ -51,7 +52,7 @@ class Download:
 
     @property
     def by_hand(self) -> str:
-        return f"it can also be fetched elsewhere, from {self.address}, and put at {self.target}"
+        return f"it can also be fetched elsewhere, from {without_secrets(self.address)}, and put at {self.target}"
 
 
 def download(wanted: Download, *, on_progress: ProgressCallback | None = None) -> None:
@@ -86,7 +87,7 @@ def _fetch_part(wanted: Download, on_progress: ProgressCallback | None) -> None:
         size = bytes_in_words(wanted.part.stat().st_size)
         wanted.part.unlink()
         raise ValueError(
-            f"what {urlsplit(wanted.address).netloc} sent is not {wanted.name} ({size}, sha256 {digest[:16]}... instead of "
+            f"what {_host(wanted.address)} sent is not {wanted.name} ({size}, sha256 {digest[:16]}... instead of "
             f"{wanted.sha256[:16]}...): nothing was kept. A proxy or a login page may have answered in its place; {wanted.by_hand}"
         )
 
@@ -113,7 +114,7 @@ def _attempt(wanted: Download, start: int, on_progress: ProgressCallback | None)
     headers = {"User-Agent": f"likewise/{installed_version('likewise')}", "Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"
-    host = urlsplit(wanted.address).netloc
+    host = _host(wanted.address)
     try:
         response = build_opener().open(Request(wanted.address, headers=headers), timeout=PATIENCE)  # with the proxies of this moment
     except HTTPError as fault:
@@ -123,13 +124,22 @@ def _attempt(wanted: Download, start: int, on_progress: ProgressCallback | None)
         if fault.code in OVERLOADED:
             raise _BrokenOff(f"{host} answers {fault.code} ({fault.reason})") from fault
         what = "the proxy wants a name and a password" if fault.code == 407 else "the file is not to be had there"
-        raise ValueError(f"{wanted.name} cannot be fetched: {wanted.address} answers {fault.code} ({fault.reason}): {what}") from fault
+        raise ValueError(
+            f"{wanted.name} cannot be fetched: {without_secrets(wanted.address)} answers {fault.code} ({fault.reason}): {what}"
+        ) from fault
     except (OSError, http.client.HTTPException) as fault:
         reason = fault.reason if isinstance(fault, URLError) else fault
+        if isinstance(fault, http.client.InvalidURL):  # it quotes what it could not take apart, a piece of a password perhaps
+            reason = "its address, or that of the proxy, cannot be taken apart"
         hint = "there is no connection to the internet, or one that needs a proxy, which HTTPS_PROXY names"
-        raise _BrokenOff(f"{host} cannot be reached ({reason}); perhaps {hint}") from fault
+        raise _BrokenOff(f"{host} cannot be reached ({without_secrets(str(reason))}); perhaps {hint}") from fault
     with response:
         _receive(wanted, response, start, on_progress)
+
+
+def _host(address: str) -> str:
+    """Without a name and a password before it."""
+    return urlsplit(address).netloc.rpartition("@")[2]
 
 
 def _receive(wanted: Download, response: Any, start: int, on_progress: ProgressCallback | None) -> None:
@@ -159,5 +169,5 @@ def _read(response: Any) -> bytes:
     try:
         chunk: bytes = response.read1(CHUNK)
     except (OSError, http.client.HTTPException) as fault:
-        raise _BrokenOff(f"the connection broke off ({fault or type(fault).__name__})") from fault
+        raise _BrokenOff(f"the connection broke off ({without_secrets(str(fault)) or type(fault).__name__})") from fault
     return chunk

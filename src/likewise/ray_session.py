@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from typing import Any, Self
 
+from likewise.addresses import without_secrets
+
 LOCAL = "local"
 ANSWERS_WITHIN = 5.0  # seconds for a cluster to answer
 
@@ -21,7 +23,7 @@ class RaySession:
         except ModuleNotFoundError as fault:
             raise ValueError("--ray needs Ray, which is not installed: pip install 'likewise[cluster]', or leave --ray out") from fault
         options: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
-        self.address = address
+        self.address = without_secrets(address)  # as it is shown
         self._starts = not ray.is_initialized()
         try:
             if self._starts and address == LOCAL:
@@ -30,7 +32,9 @@ class RaySession:
                 _check_that_it_answers(address)
                 ray.init(address=address, **options)
         except (OSError, ValueError) as fault:
-            raise ValueError(f"--ray {address}: no Ray cluster answers there ({fault}); --ray local starts one here") from fault
+            raise ValueError(
+                f"--ray {self.address}: no Ray cluster answers there ({without_secrets(str(fault))}); --ray local starts one here"
+            ) from fault
         self.ray = ray
 
     def __enter__(self) -> Self:

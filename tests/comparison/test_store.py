@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from likewise.addresses import Address
 from likewise.comparison.plan import Piece, Plan
 from likewise.comparison.running import store as store_module
 from likewise.comparison.running.store import Owner, PieceResult, Store
@@ -23,7 +24,7 @@ PIECES = [Piece("final", "glyphs", "", "raw_vthm", seed) for seed in range(20)]
 
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
-    with closing(Store(url, "one")) as held:
+    with closing(Store(Address(url), "one")) as held:
         held.create({"plan": 1}, {"command": "x"})
         yield held
 
@@ -52,7 +53,7 @@ def test_many_at_once_take_each_piece_once(store: Store, url: str) -> None:
 
     def take() -> None:
         owner = Owner.here()
-        with closing(Store(url, "one")) as held:
+        with closing(Store(Address(url), "one")) as held:
             while (piece := held.claim(PIECES, owner, held.claims())) is not None:
                 taken.append(piece)
                 held.finish(piece, PieceResult({"by": owner.name}))
@@ -119,7 +120,7 @@ def test_failures_are_tried_again_until_a_test_class_is_seen(store: Store, looke
 
 def test_comparisons_do_not_see_each_other(store: Store, url: str) -> None:
     store.claim(PIECES[:1], Owner.here(), {})
-    with closing(Store(url, "two")) as other:
+    with closing(Store(Address(url), "two")) as other:
         assert other.plan() is None
         other.create({"plan": 2}, {"command": "y"})
         assert other.claims() == {}
@@ -129,7 +130,7 @@ def test_comparisons_do_not_see_each_other(store: Store, url: str) -> None:
 
 
 def planned(url: str, name: str) -> Store:
-    store = Store(url, name)
+    store = Store(Address(url), name)
     store.create(plan_of().as_table(), {"command": "x"})
     return store
 
@@ -140,7 +141,7 @@ def with_more_seeds(looked: int) -> Plan:
 
 
 def test_a_plan_is_extended_once_and_everybody_hears_of_it(url: str) -> None:
-    with closing(planned(url, "plan")) as first, closing(Store(url, "plan")) as second:
+    with closing(planned(url, "plan")) as first, closing(Store(Address(url), "plan")) as second:
         assert second.progress().plan == first.progress().plan == plan_of()
         first.claim([Piece("score", "glyphs", "", "raw_vthm")], Owner.here(), {})
         first.claim([Piece("items", "glyphs")], Owner.here(), {})
@@ -153,7 +154,7 @@ def test_a_plan_is_extended_once_and_everybody_hears_of_it(url: str) -> None:
 
 def test_no_look_is_claimed_under_a_plan_that_has_grown(url: str) -> None:
     look, training = Piece("score", "glyphs", "", "raw_vthm"), PIECES[0]
-    with closing(planned(url, "plan")) as first, closing(Store(url, "plan")) as second:
+    with closing(planned(url, "plan")) as first, closing(Store(Address(url), "plan")) as second:
         first.progress()
         second.progress()
         second.claim([Piece("items", "glyphs")], dead_owner(), {})

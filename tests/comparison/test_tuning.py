@@ -11,6 +11,7 @@ import numpy as np
 import optuna
 import pytest
 
+from likewise.addresses import Address
 from likewise.comparison.tuning import (
     Study,
     check_trials,
@@ -231,7 +232,7 @@ def test_what_became_of_a_set_of_values(folds: list[float | None], state: str) -
 def test_where_no_set_ran_every_fold_none_is_complete(tmp_path: Path) -> None:
     """In optuna's study as in the results."""
     url, method = f"sqlite:///{tmp_path / 'store.sqlite'}", load_method("raw_vthm")
-    record_studies(url, [Study("study", method, 2, draw_sets(method, trials=2, tune="all", pretrained=False), [[0.2], [None]])])
+    record_studies(Address(url), [Study("study", method, 2, draw_sets(method, trials=2, tune="all", pretrained=False), [[0.2], [None]])])
     study = optuna.load_study(study_name="study", storage=url)
     assert [trial.state.name for trial in study.trials] == ["PRUNED", "FAIL"]
     study._storage._backend.engine.dispose()  # type: ignore[attr-defined]
@@ -243,8 +244,8 @@ def test_optuna_reads_the_studies(tmp_path: Path) -> None:
     sets = draw_sets(method, trials=4, tune="all", pretrained=True)
     sets = (*sets[:3], sets[3] | {"rates.base": 30.0})  # beyond where rates are drawn
     study = Study("comparison/glyphs/raw_vthm", method, 2, sets, [[0.2, 0.4], [0.5, 0.5], [0.1], [None]])
-    record_studies(url, [study])
-    record_studies(url, [study])  # a second time, as after a kill
+    record_studies(Address(url), [study])
+    record_studies(Address(url), [study])  # a second time, as after a kill
     held = optuna.load_study(study_name=study.name, storage=url)
     assert [trial.state.name for trial in held.trials] == ["COMPLETE", "COMPLETE", "PRUNED", "FAIL"]
     assert held.best_trial.number == 1

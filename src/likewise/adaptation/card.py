@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from likewise.adaptation.answer import outcome_in_words, signed
 from likewise.adaptation.ladder import Step
 from likewise.adaptation.rungs import FEATURES, RUNGS
-from likewise.training.runs.run_folder import command_line
+from likewise.addresses import command_line
 from likewise.wording import NONE, count_of, percent, seconds_in_words
 
 if TYPE_CHECKING:

@@ -1,9 +1,11 @@
 """The command `likewise`. Commands are thin: they parse, call one function, and print; what is heavy is imported inside."""
 
+import sys
 from typing import Annotated
 
 import typer
 
+from likewise.addresses import hide_in_process_list
 from likewise.cli import (
     explain_commands,
     export_commands,
@@ -49,6 +51,7 @@ app.add_typer(listing_commands.weights_commands, name="weights", rich_help_panel
 
 def main() -> None:
     """Entry point of the command."""
+    hide_in_process_list(sys.argv[1:])
     with CtrlC():
         app()
 

@@ -113,7 +113,9 @@ def compare(
     weights: Annotated[str | None, typer.Option(help="Pretrained weights: a name of `likewise weights`, or a file.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Trainings at once; else one a core, or one on a GPU.")] = None,
     out: Annotated[Path | None, typer.Option(help="The comparison's folder; one that is there goes on. Else runs/compare-...")] = None,
-    store: Annotated[str | None, typer.Option(help="A database for the results: postgresql+psycopg://... Else a file in --out.")] = None,
+    store: Annotated[
+        str | None, typer.Option(help="A database for the results: postgresql+psycopg://user@host/db; password: PGPASSWORD, ~/.pgpass.")
+    ] = None,
     ray: Annotated[str | None, typer.Option(help="Run on Ray: local, or a cluster's address.")] = None,
     gpu_share: Annotated[float, typer.Option(help="With --ray: the part of a GPU that a training takes.")] = 1.0,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",

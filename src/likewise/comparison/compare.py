@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 from typing import Protocol as Interface
 
+from likewise.addresses import shown_words, without_secrets
 from likewise.comparison.folder import BEST, NETWORKS, ComparisonFolder, open_folder, plan_in
 from likewise.comparison.gather import Gatherer
 from likewise.comparison.plan import Piece, Plan
 from likewise.comparison.plan_progress import OnProgress, Progress
 from likewise.comparison.request import Request, make_plan, read_datasets, with_suited_protocol
 from likewise.comparison.results import ComparisonResults, MethodResult
-from likewise.comparison.running.database import storage_faults_explained, without_passwords
+from likewise.comparison.running.database import storage_faults_explained
 from likewise.comparison.running.ray_runner import RayRunner
 from likewise.comparison.running.store import Store
 from likewise.comparison.running.workers import LocalRunner, Orders
@@ -256,8 +257,8 @@ def _runner(request: Request, device: str) -> Runner:
 
 
 def _command(request: Request) -> str:
-    """As the store and the report have it. Word by word, as a shell's quotes would hide where a password ends."""
-    return shlex.join(map(without_passwords, sys.argv)) if request.command is None else without_passwords(request.command)
+    """As the store and the report have it."""
+    return shlex.join(shown_words(sys.argv)) if request.command is None else without_secrets(request.command)
 
 
 def _record_tuning(folder: ComparisonFolder, progress: Progress) -> None:

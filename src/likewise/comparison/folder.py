@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from likewise.addresses import Address, without_secrets
 from likewise.comparison.baselines import BASELINES
 from likewise.comparison.plan import Plan
-from likewise.comparison.running.database import sqlite_url, use_write_ahead_log, without_passwords
+from likewise.comparison.running.database import sqlite_url, use_write_ahead_log
 from likewise.comparison.running.store import Store
 from likewise.configuration import as_table, differing
 from likewise.environment import versions
@@ -36,7 +37,7 @@ class ComparisonFolder:
     """A comparison's folder, the address of its database, and its name there."""
 
     path: Path
-    url: str
+    url: Address
     comparison: str
 
     def store(self) -> Store:
@@ -94,10 +95,8 @@ def find_folder(path: Path, *, store: str | None = None) -> ComparisonFolder | N
             raise ValueError(f"the comparison in {path} keeps its results in {DATABASE} there: leave --store out")
         return ComparisonFolder(path, sqlite_url(path / DATABASE), mark["id"])
     if store is None:
-        raise ValueError(
-            f"the comparison in {path} keeps its results in {without_passwords(mark['store'])}: give that address with --store"
-        )
-    return ComparisonFolder(path, store, mark["id"])
+        raise ValueError(f"the comparison in {path} keeps its results in {without_secrets(mark['store'])}: give that address with --store")
+    return ComparisonFolder(path, Address(store), mark["id"])
 
 
 def plan_in(path: Path, *, store: str | None = None) -> Plan | None:
@@ -119,7 +118,7 @@ def difference(stored: Plan, asked: Plan) -> str | None:
 def _begin(path: Path, plan: Plan, *, store: str | None, command: str) -> tuple[ComparisonFolder, dict[str, Any]]:
     if any(entry.name not in LEFT_BY_A_KILL and not is_unfinished(entry) for entry in path.iterdir()):
         raise ValueError(f"{path} holds other things than a comparison: give --out a new or empty folder")
-    url = sqlite_url(path / DATABASE) if store is None else store
+    url = sqlite_url(path / DATABASE) if store is None else Address(store)
     use_write_ahead_log(url)
     folder = ComparisonFolder(path, url, secrets.token_hex(8))
     about = {
@@ -129,7 +128,7 @@ def _begin(path: Path, plan: Plan, *, store: str | None, command: str) -> tuple[
     }
     with closing(folder.store()) as database:
         database.create(plan.as_table(), about)
-    mark = {"id": folder.comparison, "store": DATABASE if store is None else without_passwords(store)}
+    mark = {"id": folder.comparison, "store": DATABASE if store is None else str(url)}
     write_whole(path / MARK, (json.dumps(mark) + "\n").encode())
     return folder, about
 

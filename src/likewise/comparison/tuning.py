@@ -18,7 +18,8 @@ import numpy as np
 from sqlalchemy.exc import SQLAlchemyError
 from torch import nn
 
-from likewise.comparison.running.database import DatabaseFault, engine_options, without_passwords
+from likewise.addresses import Address, without_secrets
+from likewise.comparison.running.database import DatabaseFault, engine_options
 from likewise.configuration import Choice, Uniform
 from likewise.data.dataset import Dataset
 from likewise.data.splits import SPLIT_SEED, Fold, folds
@@ -181,19 +182,19 @@ class Study:
     scores: Sequence[Sequence[float | None]]
 
 
-def record_studies(url: str, studies: Sequence[Study]) -> None:
+def record_studies(url: Address, studies: Sequence[Study]) -> None:
     """Tuning as optuna studies in the store, for optuna's own tools. What is there already stays."""
     import optuna
 
     with _quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         try:
-            storage = optuna.storages.RDBStorage(url, engine_kwargs=engine_options(url))
+            storage = optuna.storages.RDBStorage(url.whole, engine_kwargs=engine_options(url))
             for study in studies:
                 recorded = optuna.create_study(study_name=study.name, storage=storage, direction="maximize", load_if_exists=True)
                 recorded.add_trials(_trials(study)[len(recorded.get_trials(deepcopy=False)) :])
         except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as fault:
-            raise DatabaseFault(f"tuning cannot be recorded in its database: {without_passwords(str(fault).splitlines()[0])}") from fault
+            raise DatabaseFault(f"tuning cannot be recorded in its database: {without_secrets(str(fault).splitlines()[0])}") from fault
         storage.engine.dispose()
 
 

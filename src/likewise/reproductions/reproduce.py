@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from likewise.addresses import shown_words, without_secrets
 from likewise.comparison.compare import TimeIsUp
 from likewise.comparison.level_scores import level_name
 from likewise.comparison.plan_progress import Progress
@@ -73,7 +74,7 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     works = [work_of(item, supplies, folder / "benches") for item in chosen]
     seeds = (1 if quick else SEEDS) if seeds is None else seeds
-    words = shlex.join(sys.argv) if command is None else command
+    words = shlex.join(shown_words(sys.argv)) if command is None else without_secrets(command)
     run = _Run(works, seeds, checked_device(device), jobs, None if minutes is None else time.time() + 60 * minutes, words, on_progress)
     faults = run.all()
     looks = Looks(folder)

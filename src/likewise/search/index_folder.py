@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import platform
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any
 
 from filelock import Timeout
 
+from likewise.addresses import command_line
 from likewise.checks import known_name
 from likewise.configuration import as_table, from_table
 from likewise.files import locked, write_folder, write_whole
@@ -100,7 +100,7 @@ def only_writer(folder: Path) -> Iterator[None]:
     except Timeout:
         raise ValueError(f"{folder} is being written to by {_writer(folder / WRITER)}: wait until that has finished") from None
     try:
-        about = {"process": os.getpid(), "machine": platform.node(), "since": time.time(), "command": " ".join(map(str, sys.argv))}
+        about = {"process": os.getpid(), "machine": platform.node(), "since": time.time(), "command": command_line()}
         write_whole(folder / WRITER, json.dumps(about).encode())
         yield
     finally:

@@ -6,7 +6,6 @@ Faults of the disk and the database stop a comparison, as every method would mee
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +14,10 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
+from likewise.addresses import Address, without_secrets
+
 BUSY = 60.0  # seconds that SQLite waits for another process's write
 DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-
-# user:PASSWORD@ of an address; password=VALUE of its query or of a driver's message
-_PASSWORDS = re.compile(r"(?<=://)([^:/@\s]*:)[^@]*(?:@[^@\s]*)*(?=@)|((?:password|passwd|pwd)\w*\s*=\s*)[^\s&]*[^\s&'\"]", re.IGNORECASE)
 
 
 class DatabaseFault(OSError):
@@ -38,44 +36,41 @@ def storage_faults_explained(folder: Path) -> Iterator[None]:
         yield
     except OSError as fault:
         raise OSError(
-            f"the comparison in {folder} stopped: {without_passwords(str(fault))}\n"
+            f"the comparison in {folder} stopped: {without_secrets(str(fault))}\n"
             "What was finished is kept: see to the disk or the database, then give the same command again."
         ) from fault
 
 
-def without_passwords(text: str) -> str:
-    """An address, a command or a message with *** for every password in it."""
-    return _PASSWORDS.sub(lambda match: f"{match[1] or match[2]}***", text)
+def sqlite_url(file: Path) -> Address:
+    return Address(f"sqlite:///{file.absolute()}")
 
 
-def sqlite_url(file: Path) -> str:
-    return f"sqlite:///{file.absolute()}"
-
-
-def make_engine(url: str) -> sql.Engine:
+def make_engine(url: Address) -> sql.Engine:
     """The database of this address; a clear message where it cannot be one."""
     try:
-        engine = sql.create_engine(url, **engine_options(url))
+        engine = sql.create_engine(url.whole, **engine_options(url))
         with engine.connect():
             pass
-    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as fault:
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, TypeError, ValueError) as fault:
+        # what SQLAlchemy says of an address that it cannot take apart may quote a piece of the password
+        reason = str(fault) if isinstance(fault, NoSuchModuleError | ModuleNotFoundError) else "it cannot be taken apart"
         raise ValueError(
-            f"--store {without_passwords(url)} is no address of a database that can be used here ({without_passwords(str(fault))}): "
+            f"--store {url} is no address of a database that can be used here ({reason}): "
             "expected postgresql+psycopg://user@host/database (pip install 'likewise[postgresql]'), or nothing for a file in --out"
         ) from fault
     except OperationalError as fault:
-        raise ValueError(f"the store {without_passwords(url)} cannot be opened: {reason_of(fault)}") from fault
+        raise ValueError(f"the store {url} cannot be opened: {reason_of(fault)}") from fault
     return engine
 
 
-def engine_options(url: str) -> dict[str, Any]:
+def engine_options(url: Address) -> dict[str, Any]:
     """SQLite waits for other writers instead of failing; a server's connection is tested before use, as it may have been restarted."""
-    return {"connect_args": {"timeout": BUSY}} if url.startswith("sqlite") else {"pool_pre_ping": True}
+    return {"connect_args": {"timeout": BUSY}} if url.whole.startswith("sqlite") else {"pool_pre_ping": True}
 
 
-def use_write_ahead_log(url: str) -> None:
+def use_write_ahead_log(url: Address) -> None:
     """Readers and a writer of a SQLite file do not wait for each other. A property of the file: set once."""
-    if url.startswith("sqlite"):
+    if url.whole.startswith("sqlite"):
         engine = make_engine(url)
         with engine.connect() as connection:
             connection.execute(sql.text("PRAGMA journal_mode=WAL"))
@@ -84,4 +79,4 @@ def use_write_ahead_log(url: str) -> None:
 
 def reason_of(fault: DBAPIError) -> str:
     """The first line of what the database said."""
-    return without_passwords(str(fault.orig).strip().splitlines()[0])
+    return without_secrets(str(fault.orig).strip().splitlines()[0])

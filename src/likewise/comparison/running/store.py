@@ -21,9 +21,10 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from likewise.addresses import Address, without_secrets
 from likewise.comparison.plan import LOOKS, Claim, Piece, Plan
 from likewise.comparison.plan_progress import Progress
-from likewise.comparison.running.database import DatabaseFault, make_engine, reason_of, without_passwords
+from likewise.comparison.running.database import DatabaseFault, make_engine, reason_of
 
 LEASE = 60.0  # seconds of silence after which another machine's claim is void
 
@@ -102,11 +103,11 @@ class Owner:
 class Store:
     """One comparison in a database."""
 
-    def __init__(self, url: str, comparison: str) -> None:
+    def __init__(self, url: Address, comparison: str) -> None:
         self.comparison = comparison
         self._url = url
-        self._file = Path(sql.make_url(url).database or "") if url.startswith("sqlite") else None
-        self._engine = make_engine(url)
+        self._engine = make_engine(url)  # first, as it says what is wrong with an address
+        self._file = Path(sql.make_url(url.whole).database or "") if url.whole.startswith("sqlite") else None
         self._seen: dict[str, tuple[str, int, float]] = {}  # piece -> owner, beat, when this process first saw these two
         self._length: int | None = None  # of the text of the plan as this process knows it
         self._plan: Plan | None = None  # the same, read
@@ -133,7 +134,7 @@ class Store:
             return None
         self._length, self._plan = len(row.plan), None
         about = json.loads(row.about)
-        return json.loads(row.plan), about | {"command": without_passwords(about["command"])}
+        return json.loads(row.plan), about | {"command": without_secrets(about["command"])}
 
     def progress(self) -> Progress:
         """How far it is, by the plan as it now stands: another process may have extended it.
@@ -244,7 +245,7 @@ class Store:
         except IntegrityError:
             raise
         except DBAPIError as fault:
-            raise DatabaseFault(f"its database {without_passwords(self._url)} fails: {reason_of(fault)}") from fault
+            raise DatabaseFault(f"its database {self._url} fails: {reason_of(fault)}") from fault
 
     def _at(self, piece: Piece) -> tuple[sql.ColumnElement[bool], sql.ColumnElement[bool]]:
         return _pieces.c.comparison == self.comparison, _pieces.c.piece == piece.key

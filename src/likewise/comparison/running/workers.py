@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from likewise.addresses import Address
 from likewise.comparison.plan_progress import OnProgress, Progress
 from likewise.comparison.running.database import DatabaseFault
 from likewise.comparison.running.store import Owner, PieceResult, Store, this_host
@@ -35,7 +36,7 @@ class Orders:
     """What a worker is told."""
 
     context: Context
-    url: str
+    url: Address
     comparison: str
     until: float | None = None  # time, after which no new piece is begun
 

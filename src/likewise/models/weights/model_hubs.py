@@ -10,6 +10,7 @@ from typing import Any
 
 from safetensors.torch import save
 
+from likewise.addresses import without_secrets
 from likewise.data.packing.cache import cache_folder
 from likewise.files import write_whole
 from likewise.models.backbones.timm_backbone import import_timm, known_timm_model
@@ -102,4 +103,4 @@ def _tell(on_progress: ProgressCallback | None, what: str, done: int) -> None:
 
 
 def _first_line(fault: Exception) -> str:
-    return next((line.strip() for line in str(fault).splitlines() if line.strip()), type(fault).__name__)
+    return next((line.strip() for line in without_secrets(str(fault)).splitlines() if line.strip()), type(fault).__name__)

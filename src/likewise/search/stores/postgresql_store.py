@@ -29,7 +29,7 @@ from likewise.search.stores.postgresql.connections import (
     address_of_environment,
     checked_address,
     shown_address,
-    without_secrets,
+    writable_parts,
 )
 from likewise.search.stores.postgresql.filter_sql import filter_sql, restored, storable
 from likewise.search.stores.postgresql.nearest_sql import nearest_by_index, nearest_by_scan, nearest_of_few
@@ -87,7 +87,7 @@ class PostgresqlStore(VectorStore):
             raise ValueError(f"an index in PostgreSQL needs a database: give its address, or set {ADDRESS_VARIABLE}, such as {EXAMPLE}")
         name = checked_name(chosen.table or name_for(folder))
         table = VectorTable.create(Connections(parts), name, TableSettings(width, chosen.precision, chosen.recall))
-        place = {"address": without_secrets(parts), "from_environment": not chosen.address, "table": name}
+        place = {"address": writable_parts(parts), "from_environment": not chosen.address, "table": name}
         write_whole(folder / PLACE, json.dumps(place, indent=2).encode())
         return cls(folder, table)
 
@@ -100,7 +100,7 @@ class PostgresqlStore(VectorStore):
     def open(cls, folder: Path) -> Self:
         place = json.loads((folder / PLACE).read_text(encoding="utf-8"))
         parts, environment = place["address"], address_of_environment()
-        if environment is not None and (place["from_environment"] or without_secrets(environment) == parts):
+        if environment is not None and (place["from_environment"] or writable_parts(environment) == parts):
             parts = environment
         return cls(folder, VectorTable(Connections(parts), checked_name(place["table"])))
 

@@ -17,7 +17,6 @@ import csv
 import io
 import json
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from typing import Any
 
 import torch
 
+from likewise.addresses import command_line, shown_words
 from likewise.configuration import differing
 from likewise.data.guard import Record, Seal
 from likewise.data.ledger import CountedLook
@@ -160,7 +160,7 @@ def environment() -> dict[str, Any]:
         "cores": num_cores(),
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "command": sys.argv,
+        "command": shown_words(sys.argv),
     }
 
 
@@ -208,9 +208,3 @@ def _look(content: dict[str, Any]) -> list[str]:
 def _table(scores: dict[str, float]) -> list[str]:
     values = [f"{value:.1%}" for value in scores.values()]
     return [f"| {' | '.join(scores)} |", f"|{'---|' * len(scores)}", f"| {' | '.join(values)} |", ""]
-
-
-def command_line() -> str:
-    """The command line of this process, as it can be typed again."""
-    program = Path(sys.argv[0]).name
-    return shlex.join(["likewise" if program in ("likewise", "__main__.py") else program, *sys.argv[1:]])

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from likewise.comparison.running.database import DatabaseFault, without_passwords
+from likewise.addresses import without_secrets
+from likewise.comparison.running.database import DatabaseFault
 from likewise.search.vector_store import Vectors
 
 if TYPE_CHECKING:
@@ -33,19 +34,19 @@ def checked_address(address: str) -> dict[str, Any]:
     try:
         parts = psycopg.conninfo.conninfo_to_dict(address.replace("postgresql+psycopg://", "postgresql://", 1))
     except psycopg.ProgrammingError as fault:
-        shown = without_passwords(address)
+        shown = without_secrets(address)
         raise ValueError(f"the address {shown!r} is none of a PostgreSQL database: expected one such as {EXAMPLE}") from fault
     return dict(parts)
 
 
-def without_secrets(parts: dict[str, Any]) -> dict[str, Any]:
+def writable_parts(parts: dict[str, Any]) -> dict[str, Any]:
     """What may be written down of an address."""
     return {name: value for name, value in parts.items() if "password" not in name}
 
 
 def shown_address(parts: dict[str, Any]) -> str:
     """The same, as one line."""
-    return str(import_psycopg().conninfo.make_conninfo(**without_secrets(parts)))
+    return str(import_psycopg().conninfo.make_conninfo(**writable_parts(parts)))
 
 
 def address_of_environment() -> dict[str, Any] | None:
@@ -135,7 +136,7 @@ class Connections:
 
     def _explained(self, fault: Exception) -> Exception:
         psycopg = import_psycopg()
-        said = without_passwords(str(fault).strip().splitlines()[0]) if str(fault).strip() else type(fault).__name__
+        said = without_secrets(str(fault).strip().splitlines()[0]) if str(fault).strip() else type(fault).__name__
         if isinstance(fault, psycopg.OperationalError | psycopg.InterfaceError):
             return DatabaseFault(
                 f"{self.words} does not answer as it should: {said}. What was acknowledged is kept there: try again when it is back"
