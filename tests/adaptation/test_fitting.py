@@ -21,6 +21,7 @@ from likewise.adaptation.rungs import RUNGS, Setting
 from likewise.adaptation.time_needed import TimeNeeded, time_needed
 from likewise.data.splits import all_train
 from likewise.models.embedder import Embedder
+from likewise.sealing import DIGEST_SIZE, Mended, with_digest
 
 from .small import conditions, images
 
@@ -66,15 +67,31 @@ def test_maps_are_made_once_and_forgotten(fitter: Fitter, tmp_path: Path) -> Non
     assert isinstance(feed.source, torch.Tensor)
     assert feed.views is not None
     assert feed.in_features is None
-    assert file.stat().st_size == 2 * feed.views.numel()
+    assert file.stat().st_size == 2 * feed.views.numel() + DIGEST_SIZE
     assert feed.source.dtype == torch.float16
     part = part_of(feed, np.array([3, 5]))
     assert torch.equal(part.source, feed.source[[3, 5]])  # type: ignore[index]
     again = Fitter(fitter.dataset, fitter.conditions, device="cpu", maps_folder=tmp_path / "maps")
-    file.write_bytes(bytes(file.stat().st_size))
+    file.write_bytes(with_digest(bytes(2 * feed.views.numel())))
     assert not again.feed(rung).source.any()  # type: ignore[union-attr]  # as they lie there
     fitter.forget_maps()
     assert not list((tmp_path / "maps").iterdir())
+
+
+def test_damaged_maps_are_computed_again(fitter: Fitter, tmp_path: Path) -> None:
+    rung = RUNGS["last_stage"]
+    expected = fitter.feed(rung).source.clone()  # type: ignore[union-attr]
+    (file,) = (tmp_path / "maps").iterdir()
+    whole = file.read_bytes()
+    for place in (0, len(whole) // 2, len(whole) - 1):
+        broken = bytearray(whole)
+        broken[place] ^= 1
+        file.unlink()
+        file.write_bytes(broken)
+        again = Fitter(fitter.dataset, fitter.conditions, device="cpu", maps_folder=tmp_path / "maps")
+        with pytest.warns(Mended, match="was damaged: the maps are computed again"):
+            assert torch.equal(again.feed(rung).source, expected)  # type: ignore[arg-type]
+        assert file.read_bytes() == whole
 
 
 def test_maps_that_are_too_large_are_refused_in_words(fitter: Fitter, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from likewise.data.packing.cache import pack
 from likewise.data.packing.decode import decode
 from likewise.data.packing.packed import HEAD, PackedImages
 from likewise.files import is_unfinished
+from likewise.sealing import Mended
 
 
 def make_images(folder: Path, count: int, size: tuple[int, int] = (40, 30)) -> None:
@@ -229,22 +230,89 @@ def test_a_damaged_cache_is_built_again(made: Dataset, home: Path, damage: str) 
     assert packed.path is not None
     packed.path.unlink()
     packed.path.write_bytes(broken)
-    assert same(pack(made, side=32, folder=home), made)
+    with pytest.warns(Mended, match="was damaged|packed file is damaged"):
+        assert same(pack(made, side=32, folder=home), made)
     assert packed.path.read_bytes() == whole
 
 
-def test_verify_finds_damage_that_opening_does_not(made: Dataset, home: Path) -> None:
+@pytest.mark.parametrize("seed", range(5))
+def test_a_flipped_byte_of_pixels_is_never_used(made: Dataset, home: Path, seed: int) -> None:
     packed = pack(made, side=32, folder=home)
     path = packed.path
     assert path is not None
-    broken = bytearray(path.read_bytes())
-    broken[len(HEAD) + int(packed.offsets[1])] ^= 1  # of 40 images every second is looked at
+    whole = path.read_bytes()
     path.unlink()
-    path.write_bytes(broken)
+    flipped(path, whole, at=len(HEAD) + random.Random(seed).randrange(packed.num_bytes))
+    again = pack(made, side=32, folder=home)
+    with pytest.warns(Mended, match=r"image \d+ was damaged; it was decoded again"):
+        assert same(again, made)
+    assert path.read_bytes() == whole
+
+
+def test_an_image_that_cannot_be_decoded_again_is_an_error(made: Dataset, home: Path) -> None:
+    packed = pack(made, side=32, folder=home)
+    path = packed.path
+    assert path is not None
+    assert isinstance(made.items, Files)
+    whole = path.read_bytes()
+    path.unlink()
+    flipped(path, whole, at=len(HEAD) + int(packed.offsets[1]))
     opened = pack(made, side=32, folder=home)
-    with pytest.raises(ValueError, match=r"1 of 40 images .* first number 1"):
+    made.items.paths[1].unlink()
+    with pytest.raises(ValueError, match=r"1 of 40 images .* first number 1; delete that file"):
         opened.verify()
-    pack(made, side=32, folder=home, verify=True).verify()
+    assert torch.equal(opened.image(0), packed.image(0))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.warns(Mended, match="is damaged, and the images are packed again"):
+        assert len(pack(made, side=32, folder=home)) == 39
+
+
+def test_who_packed_anew_meanwhile_is_not_written_into(made: Dataset, home: Path) -> None:
+    packed = pack(made, side=32, folder=home)
+    path = packed.path
+    assert path is not None
+    whole = path.read_bytes()
+    path.unlink()
+    flipped(path, whole, at=len(HEAD))
+    opened = pack(made, side=32, folder=home)
+    path.unlink()
+    path.write_bytes(b"another file of that name")
+    with pytest.raises(ValueError, match="first number 0"):
+        opened.image(0)
+    assert path.read_bytes() == b"another file of that name"
+
+
+def test_other_content_at_equal_size_and_time_is_noticed(made: Dataset, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(made.items, Files)
+    pack(made, side=32, folder=home)
+    path = made.items.paths[3]
+    status, content = path.stat(), path.read_bytes()
+    with Image.open(path) as image:
+        size = image.size
+    Image.new("RGB", size, "red").save(path, quality=5)
+    red = path.read_bytes()
+    path.write_bytes(red + b"\0" * (len(content) - len(red)))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    after = pack(made, side=32, folder=home)
+    assert same(after, made)
+    assert after.image(3)[0].float().mean() > 200
+    with monkeypatch.context() as patch:  # touched, but not changed: looked at once, and nothing is packed
+        no_packing(patch)
+        for touched in made.items.paths[:5]:
+            touched.chmod(0o600)
+        assert same(pack(made, side=32, folder=home), made)
+        read: list[Path] = []
+        read_bytes = Path.read_bytes
+        patch.setattr(Path, "read_bytes", lambda path: read.append(path) or read_bytes(path))  # type: ignore[func-returns-value]
+        pack(made, side=32, folder=home)
+        assert not read
+
+
+def flipped(path: Path, whole: bytes, *, at: int) -> None:
+    """Writes the file with one bit of that byte turned over."""
+    broken = bytearray(whole)
+    broken[at] ^= 1
+    path.write_bytes(broken)
 
 
 def test_full_disk(made: Dataset, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from likewise.data.batches import make_batch
 from likewise.data.packing.packed import (
     HEAD,
     DamagedCache,
@@ -120,8 +121,15 @@ def test_a_damaged_image_is_seen(tmp_path: Path) -> None:
     whole = bytearray(path.read_bytes())
     whole[len(HEAD) + images()[0].size + 2] ^= 128  # in the second image
     path.write_bytes(whole)
-    with pytest.raises(DamagedCache, match=r"1 of 5 images .* first number 1"):  # so few images are all looked at on opening
-        opened(path)
+    packed = opened(path)
+    assert np.array_equal(packed.image(0).permute(1, 2, 0).numpy(), images()[0])  # of the others each is looked at before it is used
+    for use in (lambda: packed.image(1), packed.verify, lambda: packed.compact("cpu"), lambda: packed.subset(np.array([4, 1])).to("meta")):
+        with pytest.raises(DamagedCache, match=r"1 of \d images .* first number 1; delete that file"):
+            use()
+    for batch in ([0, 1], [1]):
+        with pytest.raises(DamagedCache, match="first number 1"):
+            make_batch(packed, batch, "whole28")
+    assert make_batch(packed, [0, 2], "whole28").shape == (2, 3, 28, 28)
 
 
 def test_pixels_in_memory() -> None:

@@ -6,12 +6,14 @@ import errno
 import io
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from likewise.sealing import Mended
 from likewise.training.runs.checkpoints import Checkpoints, DamagedCheckpoint, read_checkpoint
 
 
@@ -56,7 +58,9 @@ def test_a_damaged_last_one_falls_back_to_the_one_before(kept: Checkpoints, plac
         kept.last.unlink()
     else:
         kept.last.write_bytes(content if damage == "bit" else content[:at] if damage == "cut" else b"")
-    found = kept.load()
+    said = r"last\.ckpt is (damaged|missing).*goes on from previous\.ckpt, of step 1"
+    with pytest.warns(Mended, match=said):
+        found = kept.load()
     assert found is not None
     assert found["step"] == 1
     kept.save(state(3))
@@ -103,7 +107,10 @@ def test_a_full_disk_leaves_the_last_one(kept: Checkpoints, call: str, allowed: 
     with pytest.raises(OSError, match=r"could not be written to .*checkpoints \(No space left on device\): make room.*--resume"):
         kept.save(state(3))
     monkeypatch.undo()
-    assert kept.load()["step"] == 2  # type: ignore[index]
+    with nullcontext() if kept.last.exists() else pytest.warns(Mended, match="is missing; the training goes on from previous"):
+        found = kept.load()
+    assert found is not None
+    assert found["step"] == 2
     kept.save(state(4))
     assert steps(kept) == (4, 2)
 

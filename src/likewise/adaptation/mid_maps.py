@@ -1,7 +1,11 @@
-"""Maps of the mid tap: what a backbone computes before its last stage, once for every training image and its mirror image."""
+"""Maps of the mid tap: what a backbone computes before its last stage, once for every training image and its mirror image.
+
+The file ends with the SHA-256 of the maps, which is held against them before they are used again.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -15,17 +19,19 @@ from likewise.files import write_whole
 from likewise.models.embedding import evaluating, packed_inputs
 from likewise.models.network import Member, Network
 from likewise.progress import ProgressCallback
+from likewise.sealing import DIGEST_SIZE, tell_mended
 from likewise.training.feeds import Feed
 from likewise.wording import bytes_in_words
 
 BATCH = 16
 MOST_BYTES = 2 * 2**30
+READ_AT_ONCE = 2**24  # bytes
 
 
 def mid_maps(feed: Feed, network: Network, augmentation: str, *, folder: Path, on_progress: ProgressCallback | None = None) -> Feed:
     """The feed of images as maps (items, channels, height, width) float16, with the mirror image as a second view.
 
-    They lie in a file that is mapped into memory, and is used again if it has the right size.
+    They lie in a file that is mapped into memory, and is used again if it is as it was written.
     """
     shape = (len(feed), *_both(network, feed.subset(np.zeros(1, np.int64)), augmentation).shape[1:])
     num_bytes = 2 * int(np.prod(shape))
@@ -35,9 +41,23 @@ def mid_maps(feed: Feed, network: Network, augmentation: str, *, folder: Path, o
             f"{bytes_in_words(MOST_BYTES)} are kept: a GPU fine-tunes without them"
         )
     path = folder / f"{'x'.join(map(str, shape))}.float16"
-    if not (path.is_file() and path.stat().st_size == num_bytes):
+    if not is_whole_maps_file(path):
+        if path.exists():
+            tell_mended(f"{path} was damaged: the maps are computed again")
         write_whole(path, lambda file: _write(file, feed, network, augmentation, on_progress))
     return _of_maps(feed, torch.from_numpy(np.memmap(path, np.float16, mode="c", shape=shape)))
+
+
+def is_whole_maps_file(path: Path) -> bool:
+    """Whether a file of maps is there and as it was written."""
+    if not path.is_file() or path.stat().st_size < DIGEST_SIZE:
+        return False
+    digest, left = hashlib.sha256(), path.stat().st_size - DIGEST_SIZE
+    with path.open("rb") as file:
+        while part := file.read(min(left, READ_AT_ONCE)):
+            digest.update(part)
+            left -= len(part)
+        return file.read() == digest.digest()
 
 
 def few_mid_maps(feed: Feed, network: Network, augmentation: str) -> Feed:
@@ -50,10 +70,14 @@ def _of_maps(feed: Feed, views: Tensor) -> Feed:
 
 
 def _write(file: BinaryIO, feed: Feed, network: Network, augmentation: str, on_progress: ProgressCallback | None) -> None:
+    digest = hashlib.sha256()
     for part in np.array_split(np.arange(len(feed)), max(1, len(feed) // BATCH)):
-        file.write(_both(network, feed.subset(part), augmentation).numpy().tobytes())
+        maps = _both(network, feed.subset(part), augmentation).numpy().tobytes()
+        file.write(maps)
+        digest.update(maps)
         if on_progress is not None:
             on_progress("maps before the last stage", int(part[-1]) + 1, len(feed))
+    file.write(digest.digest())
 
 
 @torch.no_grad()

@@ -1,13 +1,16 @@
 """Faults, stops and settings, as every command has them."""
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from likewise.cli.interrupts import STOPPED, was_pressed
+from likewise.sealing import Mended
 
 TIME_IS_UP = 124  # the exit code of what a time limit has ended, as timeout(1) has it
 GOES_ON = "what was finished is kept, the same command goes on from there"
@@ -20,7 +23,8 @@ def faults_in_words(if_stopped: str = "") -> Iterator[None]:
     if_stopped: what is said of Ctrl-C, besides that it was heard.
     """
     try:
-        yield
+        with _mending_in_words():
+            yield
         if was_pressed():  # and what was pressed got lost on the way
             raise KeyboardInterrupt
     except typer.Exit:
@@ -34,6 +38,23 @@ def faults_in_words(if_stopped: str = "") -> Iterator[None]:
         typer.secho("error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
         typer.echo(_in_words(fault), err=True)
         raise typer.Exit(2) from fault
+
+
+@contextmanager
+def _mending_in_words() -> Iterator[None]:
+    """That something kept was damaged and made again: a line on stderr, without the place in the code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", Mended)
+        otherwise = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, Mended):
+                typer.echo(f"note: {message}", err=True)
+            else:
+                otherwise(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 def _in_words(fault: ValueError | OSError) -> str:

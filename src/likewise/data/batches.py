@@ -145,6 +145,7 @@ def make_batch(
     heights, widths = packed.heights.numpy()[chosen], packed.widths.numpy()[chosen]
     choices = choose(augmentation, heights, widths, packed.indices.numpy()[chosen], seed=seed, step=step)
     size = (augmentation.size, augmentation.size) if augmentation.size is not None else (int(heights[0]), int(widths[0]))
+    packed.look_at(chosen)
     with torch.no_grad():
         if packed.device.type == "cpu" and target.type == "cpu":
             images = copied_batch(packed, chosen, choices, augmentation, size, antialias=antialias)

@@ -1,5 +1,7 @@
 """Drawn glyphs in the cache: read again as they were drawn, and drawn again where the file is no good."""
 
+import io
+import random
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from likewise.data.dataset import Pixels
 from likewise.data.readers import glyph_cache
 from likewise.data.readers.glyphs import read_glyphs
+from likewise.sealing import Mended, with_digest
 
 
 def drawn(seed: int = 0) -> np.ndarray:
@@ -28,9 +31,10 @@ def test_what_was_drawn_is_read_again(cache: Path) -> None:
     first = drawn()
     (file,) = cache.iterdir()
     np.testing.assert_array_equal(drawn(), first)
-    marked = first.copy()
+    marked, content = first.copy(), io.BytesIO()
     marked[0, 0, 0] ^= 255
-    np.save(file, marked)
+    np.save(content, marked)
+    file.write_bytes(with_digest(content.getvalue()))
     np.testing.assert_array_equal(drawn(), marked)  # from the file
     assert (drawn(seed=1) != first).any()
     assert len(list(cache.iterdir())) == 2
@@ -42,8 +46,21 @@ def test_a_torn_file_is_drawn_again(cache: Path, content: bytes) -> None:
     (file,) = cache.iterdir()
     whole = file.read_bytes()
     file.write_bytes(content)
-    np.testing.assert_array_equal(drawn(), first)
+    with pytest.warns(Mended, match="was damaged: the glyphs are drawn again"):
+        np.testing.assert_array_equal(drawn(), first)
     assert file.read_bytes() == whole
+
+
+def test_a_flipped_byte_is_never_used(cache: Path) -> None:
+    first = drawn()
+    (file,) = cache.iterdir()
+    whole, rng = file.read_bytes(), random.Random(0)
+    for _ in range(10):
+        broken = bytearray(whole)
+        broken[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
+        file.write_bytes(broken)
+        with pytest.warns(Mended, match="drawn again"):
+            np.testing.assert_array_equal(drawn(), first)
 
 
 def test_other_code_or_libraries_draw_anew(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,11 @@
 """The cache of packed images: each image file is decoded once, whatever is trained on it afterwards.
 
 A packed file is named by what went in: the paths, the boxes, the size. Labels are the data set's, so that other labels for the same
-files need no second packing. The size and time of change of every source file are in the index: a file that was changed or removed is
-noticed and the whole is packed again in the same place. A packed file is written whole or not at all; one process at a time, the others
-wait and then use what it wrote. What a killed run left behind goes when anything is next packed in the folder.
+files need no second packing. The size and time of change of every source file are in the index, and a checksum of its bytes that is
+looked at where the system touched the file since: a file that was changed or removed is noticed, even at equal size and time, and the
+whole is packed again in the same place. A packed file is written whole or not at all; one process at a time, the others wait and then use
+what it wrote. What a killed run left behind goes when anything is next packed in the folder. An image whose pixels are not as they were
+written is decoded again when it is first used.
 """
 
 from __future__ import annotations
@@ -13,8 +15,11 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -24,8 +29,8 @@ import torch
 from filelock import Timeout
 
 from likewise.data.dataset import Dataset, Files, Pixels
-from likewise.data.packing.decode import resized_size
-from likewise.data.packing.pack_workers import Decoded, Outcome, Settings, SourceFile, num_bytes, pack_chunks
+from likewise.data.packing.decode import Undecodable, decode, resized_size
+from likewise.data.packing.pack_workers import Decoded, Outcome, Settings, SourceChanged, SourceFile, num_bytes, pack_chunks, read_source
 from likewise.data.packing.packed import (
     FORMAT_VERSION,
     HEAD,
@@ -37,11 +42,13 @@ from likewise.data.packing.packed import (
     open_packed,
     pack_pixels,
     read_index,
+    rewrite_index,
     write_index,
 )
 from likewise.environment import num_cores
 from likewise.files import is_unfinished, locked, locked_telling, write_whole
 from likewise.progress import ProgressCallback
+from likewise.sealing import tell_mended
 
 CHUNK_IMAGES = 32
 CHUNK_BYTES = 32 * 2**20  # of files: a chunk of large photographs is cut shorter
@@ -94,14 +101,16 @@ def pack(
     home = Path(folder) if folder is not None else cache_folder() / "packed"
     sources = source_files(dataset.items)
     target = home / f"{file_name_of(dataset.name)}-{_key(sources, side, enlarge)}.packed"
-    packed = _reusable(target, sources, dataset.labels, verify)
+    mend = partial(_pixels_again, sources, side, enlarge)
+    packed = _reusable(target, sources, dataset.labels, verify, mend)
     if packed is None:
         with _alone(target, on_progress):
-            packed = _reusable(target, sources, dataset.labels, verify)  # another process may have packed it meanwhile
+            packed = _reusable(target, sources, dataset.labels, verify, mend)  # another process may have packed it meanwhile
             if packed is None:
                 _remove_leftovers(home, but=target)
+                _tell_if_damaged(target)
                 _write(target, dataset.name, sources, side, enlarge, strict, _num_workers(workers, len(sources)), on_progress)
-                packed = open_packed(target, read_index(target), dataset.labels)
+                packed = open_packed(target, read_index(target), dataset.labels, mend=mend)
     if strict and packed.skipped:
         raise ValueError(_strict_message(packed.skipped[0]))
     return packed
@@ -128,7 +137,7 @@ def _source(path: Path, box: tuple[int, int, int, int] | None) -> SourceFile:
         status = path.stat()
     except OSError as fault:
         return SourceFile(path, box, -1, -1, f"cannot be read: {fault.strerror}")
-    return SourceFile(path, box, status.st_size, status.st_mtime_ns)
+    return SourceFile(path, box, status.st_size, status.st_mtime_ns, touched_ns=status.st_ctime_ns)
 
 
 def _stamps(sources: list[SourceFile]) -> npt.NDArray[np.int64]:
@@ -155,12 +164,14 @@ def _num_workers(workers: int | None, num_images: int) -> int:
     return max(1, min(num_cores(), num_images // IMAGES_PER_WORKER))
 
 
-def _reusable(target: Path, sources: list[SourceFile], labels: npt.NDArray[np.int64], verify: bool) -> PackedImages | None:
+def _reusable(
+    target: Path, sources: list[SourceFile], labels: npt.NDArray[np.int64], verify: bool, mend: Callable[[int], bytes | None]
+) -> PackedImages | None:
     try:
         index = read_index(target)
-        if not np.array_equal(index.stamps, _stamps(sources)):
+        if not np.array_equal(index.stamps, _stamps(sources)) or not _are_unchanged(target, index, sources):
             return None
-        packed = open_packed(target, index, labels)
+        packed = open_packed(target, index, labels, mend=mend)
         if verify:
             packed.verify()
         return packed
@@ -168,6 +179,47 @@ def _reusable(target: Path, sources: list[SourceFile], labels: npt.NDArray[np.in
         return None
     except OSError as fault:
         raise OSError(fault.errno, f"the packed file cannot be read: {fault.strerror}", str(target)) from fault
+
+
+def _are_unchanged(target: Path, index: PackedIndex, sources: list[SourceFile]) -> bool:
+    """Whether sources of the same size and time still have the same bytes. Only those are read that the system touched since: a new
+    name, another owner or a backup's link does that too, so that it is written down in the index when it was looked at.
+    """
+    if index.contents is None:  # of an earlier version
+        return True
+    touched = np.array([source.touched_ns for source in sources], dtype=np.int64)
+    looked_at = np.flatnonzero((touched != index.contents[:, 0]) & (index.contents[:, 1] >= 0))
+    for number in looked_at.tolist():
+        try:
+            if zlib.crc32(sources[number].path.read_bytes()) != index.contents[number, 1]:
+                return False
+        except OSError:
+            return False
+    if len(looked_at):
+        contents = index.contents.copy()
+        contents[:, 0] = touched
+        with suppress(OSError):  # it is looked at again the next time
+            rewrite_index(target, replace(index, contents=contents))
+    return True
+
+
+def _pixels_again(sources: list[SourceFile], side: int | None, enlarge: bool, number: int) -> bytes | None:
+    """The pixels of an image as packing decodes it; None where its file is gone or was changed."""
+    try:
+        image = decode(read_source(sources[number]), side=side, enlarge=enlarge, box=sources[number].box)
+    except (OSError, SourceChanged, Undecodable):
+        return None
+    return image.permute(1, 2, 0).contiguous().numpy().tobytes()
+
+
+def _tell_if_damaged(target: Path) -> None:
+    """Of a file that is about to be packed again."""
+    try:
+        read_index(target)
+    except DamagedCache as damage:
+        tell_mended(f"a packed file is damaged, and the images are packed again: {damage}")
+    except OSError:
+        pass
 
 
 @contextmanager
@@ -278,4 +330,11 @@ def _index(sources: list[SourceFile], outcomes: list[Outcome]) -> PackedIndex:
         indices=kept,
         stamps=_stamps(sources),
         skipped=tuple(Problem(sources[i].path, outcome) for i, outcome in enumerate(outcomes) if isinstance(outcome, str)),
+        contents=np.array(
+            [
+                (source.touched_ns, outcome.content if isinstance(outcome, Decoded) else -1)
+                for source, outcome in zip(sources, outcomes, strict=True)
+            ],
+            dtype=np.int64,
+        ),
     )

@@ -34,6 +34,7 @@ class SourceFile:
     num_bytes: int
     changed_ns: int
     fault: str = ""
+    touched_ns: int = -1  # when the system last changed anything of it, which no program can set back
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Decoded:
     height: int
     width: int
     checksum: int
+    content: int  # CRC-32 of the file
 
 
 Outcome = Decoded | str  # or the reason why not
@@ -92,7 +94,7 @@ class Packer:
             return str(fault)
         pixels = memoryview(image.permute(1, 2, 0).reshape(-1).numpy())  # type: ignore[arg-type]
         self.pixels[chunk].append(pixels)
-        return Decoded(image.shape[1], image.shape[2], zlib.crc32(pixels))
+        return Decoded(image.shape[1], image.shape[2], zlib.crc32(pixels), zlib.crc32(data))
 
     def write(self, chunk: int, offset: int) -> None:
         self.file.seek(offset)

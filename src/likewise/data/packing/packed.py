@@ -1,7 +1,8 @@
 """PackedImages: decoded images one after the other in one uint8 buffer, in a mapped file, in memory or on a GPU.
 
 The file: 64 bytes that name the format, the pixels (each image height x width x 3), the index (an .npz), and a tail of 48 bytes with the
-index's length and SHA-256. It is complete or it does not open: the tail is written last. The index holds a CRC-32 of every image.
+index's length and SHA-256. It is complete or it does not open: the tail is written last. The index holds a CRC-32 of every image, which is
+held against the pixels when they are first used (`ImageChecks`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import struct
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -23,16 +24,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from likewise.sealing import Damaged, tell_mended
+
 FORMAT_VERSION = 1
 HEAD = b"likewise packed images 1\n".ljust(64, b"\0")
 TAIL = struct.Struct("<8sQ32s")  # mark, length of the index, its SHA-256
 TAIL_MARK = b"LWPACKED"
-SAMPLED = 16  # images whose checksum is looked at whenever a file is opened
 
 Int64s = npt.NDArray[np.int64]
 
 
-class DamagedCache(ValueError):
+class DamagedCache(Damaged):
     """A packed file that is not as it was written."""
 
 
@@ -66,6 +68,50 @@ def left_out(problems: Sequence[object], *, what: str = "images") -> str:
 
 
 @dataclass(frozen=True, eq=False)
+class ImageChecks:
+    """Which images of a packed file were found to be as they were written: each is looked at once in a process, when it is first used."""
+
+    path: Path
+    offsets: Int64s  # (images of the file,) rising
+    sizes: Int64s  # (images of the file,) bytes
+    checksums: Int64s  # (images of the file,) CRC-32
+    is_right: npt.NDArray[np.bool_]  # (images of the file,) those that were looked at
+    inode: int  # of the file that the buffer is a map of: another one may have its name by now
+    mend: Callable[[int], bytes | None] | None = None  # the pixels of an image of the file, decoded again; None: it cannot be
+
+    def look_at(self, buffer: Tensor, offsets: Int64s) -> list[int]:
+        """The numbers of images that are damaged for good among those that begin there; others were written again, and it was said."""
+        numbers = np.searchsorted(self.offsets, offsets)
+        if self.is_right[numbers].all():
+            return []
+        pixels = memoryview(buffer.numpy())  # type: ignore[arg-type]
+        damaged = []
+        for number in np.unique(numbers[~self.is_right[numbers]]).tolist():
+            start, size = int(self.offsets[number]), int(self.sizes[number])
+            if zlib.crc32(pixels[start : start + size]) == self.checksums[number] or self._is_mended(number, start):
+                self.is_right[number] = True
+            else:
+                damaged.append(number)
+        return damaged
+
+    def _is_mended(self, number: int, start: int) -> bool:
+        """Whether its pixels were decoded again from the file that they came from, and written where they were."""
+        content = None if self.mend is None else self.mend(number)
+        if content is None or zlib.crc32(content) != self.checksums[number]:
+            return False
+        try:
+            with self.path.open("r+b") as file:
+                if os.fstat(file.fileno()).st_ino != self.inode:
+                    return False
+                file.seek(len(HEAD) + start)
+                file.write(content)
+        except OSError:
+            return False
+        tell_mended(f"{self.path}: image {number} was damaged; it was decoded again, and the file is whole")
+        return True
+
+
+@dataclass(frozen=True, eq=False)
 class PackedImages:
     """Labelled images of any sizes in one buffer. `indices` are the data set's numbers of the images that are here."""
 
@@ -77,7 +123,7 @@ class PackedImages:
     indices: Tensor  # int64 (images,)
     skipped: tuple[Problem, ...] = ()
     path: Path | None = None
-    checksums: Tensor | None = field(default=None, repr=False)  # int64 (images,) CRC-32
+    checks: ImageChecks | None = field(default=None, repr=False)  # None: the buffer is not of a file
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -100,15 +146,16 @@ class PackedImages:
         """uint8 (3, height, width): a view of the buffer, to be read only."""
         if not -len(self) <= position < len(self):
             raise IndexError(f"image {position} of {len(self)}")
+        if self.checks is not None:
+            self.look_at(np.array([position]))
         offset, height, width = int(self.offsets[position]), int(self.heights[position]), int(self.widths[position])
         return self.buffer[offset : offset + height * width * 3].view(height, width, 3).permute(2, 0, 1)
 
     def subset(self, positions: Tensor | Int64s) -> PackedImages:
         """The images at these positions, in this order, over the same buffer."""
         chosen = torch.as_tensor(positions, dtype=torch.int64)
-        checksums = None if self.checksums is None else self.checksums[chosen]
         moved = {name: getattr(self, name)[chosen] for name in ("offsets", "heights", "widths", "labels", "indices")}
-        return replace(self, **moved, checksums=checksums)
+        return replace(self, **moved)
 
     def relabelled(self, labels: Tensor | Int64s) -> PackedImages:
         """The same images with other labels."""
@@ -122,31 +169,33 @@ class PackedImages:
         device = concrete_device(device)
         if device == self.device:
             return self
-        return replace(self, buffer=self.buffer.to(device)) if self.num_bytes == len(self.buffer) else self.compact(device)
+        if self.num_bytes != len(self.buffer):
+            return self.compact(device)
+        self.verify()
+        return replace(self, buffer=self.buffer.to(device), checks=None)
 
     def compact(self, device: torch.device | str) -> PackedImages:
         """In a new buffer on the device, with the bytes of the images here and no others."""
+        self.verify()
         sizes = self.heights * self.widths * 3
         offsets = sizes.cumsum(0) - sizes
         buffer = torch.empty(self.num_bytes, dtype=torch.uint8, device=device)
         for new, old, size in zip(offsets.tolist(), self.offsets.tolist(), sizes.tolist(), strict=True):
             buffer[new : new + size].copy_(self.buffer[old : old + size])
-        return replace(self, buffer=buffer, offsets=offsets)
-
-    def _bytes(self, position: int) -> memoryview:
-        return memoryview(self.image(position).permute(1, 2, 0).reshape(-1).cpu().numpy())  # type: ignore[arg-type]
+        return replace(self, buffer=buffer, offsets=offsets, checks=None)
 
     def verify(self) -> None:
-        """Reads every image once and raises DamagedCache if one differs from what was written."""
-        self._check(range(len(self)))
+        """Every image here is as it was written, or DamagedCache says which is not."""
+        self.look_at(np.arange(len(self)))
 
-    def _check(self, positions: range) -> None:
-        if self.checksums is None:
+    def look_at(self, positions: Int64s) -> None:
+        """The same of some images: whoever reads the buffer itself asks before. Costs nothing for those that were looked at before."""
+        if self.checks is None:
             return
-        damaged = [i for i in positions if zlib.crc32(self._bytes(i)) != int(self.checksums[i])]
+        damaged = self.checks.look_at(self.buffer, self.offsets.numpy()[positions])
         if damaged:
             what = f"{len(damaged)} of {len(positions)} images looked at differ from their checksums, first number {damaged[0]}"
-            raise DamagedCache(f"{self.path}: {what}: pack(..., verify=True) builds it again")
+            raise DamagedCache(f"{self.path}: {what}; delete that file, and the images are packed again")
 
 
 def concrete_device(device: torch.device | str) -> torch.device:
@@ -168,17 +217,26 @@ class PackedIndex:
     indices: Int64s
     stamps: Int64s  # (items of the data set, 2) size and time of change of each source file
     skipped: tuple[Problem, ...]
+    contents: Int64s | None = None  # (items of the data set, 2) when the system last changed each source, and CRC-32 of its bytes or -1
 
 
 def write_index(file: BinaryIO, index: PackedIndex) -> None:
     """Index and tail, at the file's position."""
     stored = io.BytesIO()
-    arrays = {name: getattr(index, name) for name in ("offsets", "heights", "widths", "checksums", "indices", "stamps")}
+    names = ("offsets", "heights", "widths", "checksums", "indices", "stamps", "contents")
+    arrays = {name: getattr(index, name) for name in names if getattr(index, name) is not None}
     skipped = json.dumps([[os.fsdecode(problem.path), problem.reason] for problem in index.skipped]).encode()
     np.savez(stored, skipped=np.frombuffer(skipped, dtype=np.uint8), **arrays)
     content = stored.getvalue()
     file.write(content)
     file.write(TAIL.pack(TAIL_MARK, len(content), hashlib.sha256(content).digest()))
+
+
+def rewrite_index(path: Path, index: PackedIndex) -> None:
+    """The index in the place of one with as many images and items, which takes as many bytes. If this is cut short, it is packed anew."""
+    with path.open("r+b") as file:
+        file.seek(len(HEAD) + int((index.heights * index.widths).sum()) * 3)
+        write_index(file, index)
 
 
 def read_index(path: Path) -> PackedIndex:
@@ -205,11 +263,15 @@ def read_index(path: Path) -> PackedIndex:
     return index
 
 
-def open_packed(path: Path, index: PackedIndex, labels: Int64s) -> PackedImages:
-    """The file mapped into memory, `labels` those of the whole data set; a few images are held against their checksums."""
-    num_bytes = int((index.heights * index.widths).sum()) * 3
-    packed = PackedImages(
-        buffer=_mapped(path, num_bytes),
+def open_packed(path: Path, index: PackedIndex, labels: Int64s, *, mend: Callable[[int], bytes | None] | None = None) -> PackedImages:
+    """The file mapped into memory, `labels` those of the whole data set.
+
+    mend: the pixels of an image, by its number in the data set, decoded again.
+    """
+    sizes = index.heights * index.widths * 3
+    of_file = None if mend is None else lambda number: mend(int(index.indices[number]))
+    return PackedImages(
+        buffer=_mapped(path, int(sizes.sum())),
         offsets=torch.from_numpy(index.offsets),
         heights=torch.from_numpy(index.heights),
         widths=torch.from_numpy(index.widths),
@@ -217,10 +279,8 @@ def open_packed(path: Path, index: PackedIndex, labels: Int64s) -> PackedImages:
         indices=torch.from_numpy(index.indices),
         skipped=index.skipped,
         path=path,
-        checksums=torch.from_numpy(index.checksums),
+        checks=ImageChecks(path, index.offsets, sizes, index.checksums, np.zeros(len(sizes), dtype=bool), path.stat().st_ino, of_file),
     )
-    packed._check(range(0, len(packed), max(1, len(packed) // SAMPLED)))
-    return packed
 
 
 def _mapped(path: Path, num_bytes: int) -> Tensor:

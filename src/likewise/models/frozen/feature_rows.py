@@ -17,8 +17,8 @@ import numpy as np
 
 from likewise.files import write_whole
 from likewise.models.frozen.streaming import Streamed
+from likewise.sealing import tell_mended, with_digest, without_digest
 
-DIGEST_SIZE = 32
 SUFFIX = ".rows"
 
 
@@ -38,24 +38,24 @@ def write_rows(folder: Path, rows: Mapping[bytes, Outcome]) -> None:
         thumbnails=np.frombuffer(b"".join(row.thumbnail for row in kept), dtype=np.uint8),
         thumbnail_sizes=np.array([len(row.thumbnail) for row in kept], dtype=np.int64),
     )
-    content = stored.getvalue()
     name = hashlib.sha256(b"".join(rows)).hexdigest()[:24]
-    write_whole(folder / f"{name}{SUFFIX}", content + hashlib.sha256(content).digest())
+    write_whole(folder / f"{name}{SUFFIX}", with_digest(stored.getvalue()))
 
 
 def read_rows(folder: Path, wanted: Container[bytes]) -> dict[bytes, Outcome]:
-    """Those of the wanted rows that are here. Damaged files are removed."""
+    """Those of the wanted rows that are here. Damaged files are removed, which is told."""
     rows: dict[bytes, Outcome] = {}
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
-            content = path.read_bytes()
+            content = without_digest(path.read_bytes())
         except FileNotFoundError:  # another process has removed it
             continue
-        if hashlib.sha256(content[:-DIGEST_SIZE]).digest() != content[-DIGEST_SIZE:]:
+        if content is None:
             with suppress(OSError):
                 path.unlink()
+            tell_mended(f"{path} was damaged: its features are computed again")
             continue
-        rows.update((key, row) for key, row in _rows_of(content[:-DIGEST_SIZE]).items() if key in wanted)
+        rows.update((key, row) for key, row in _rows_of(content).items() if key in wanted)
     return rows
 
 

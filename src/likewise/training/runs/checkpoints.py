@@ -16,11 +16,10 @@ from typing import Any, BinaryIO
 import torch
 
 from likewise.files import flush_folder, remove_unfinished, write_whole
+from likewise.sealing import Damaged, tell_mended, without_digest
 
-DIGEST = 32  # bytes
 
-
-class DamagedCheckpoint(ValueError):
+class DamagedCheckpoint(Damaged):
     """A checkpoint that is not as it was written."""
 
 
@@ -39,6 +38,11 @@ class Checkpoints:
         return self.folder / "previous.ckpt"
 
     @property
+    def next(self) -> Path:
+        """Where a checkpoint is written, until it is renamed."""
+        return self.folder / "next.ckpt"
+
+    @property
     def newest(self) -> Path | None:
         """The newest there is; one that was killed between its two renamings has no last one."""
         return next((path for path in (self.last, self.previous) if path.exists()), None)
@@ -53,7 +57,7 @@ class Checkpoints:
             file.write(content)
             file.write(hashlib.sha256(content).digest())
 
-        written = self.folder / "next.ckpt"
+        written = self.next
         try:
             remove_unfinished(self.folder)
             write_whole(written, write)
@@ -70,17 +74,20 @@ class Checkpoints:
             ) from fault
 
     def load(self) -> dict[str, Any] | None:
-        """The last whole checkpoint, or None where there is none."""
-        faults = []
+        """The last whole checkpoint, or None where there is none. Where that is the one before the last, it is told."""
+        faults, missing = [], ""
         for path in (self.last, self.previous):
             try:
                 state = read_checkpoint(path)
             except FileNotFoundError:
-                continue
+                missing = f"{path} is missing"
             except DamagedCheckpoint as fault:
                 faults.append(str(fault))
             else:
-                if faults:
+                if faults or (path == self.previous and not self.next.exists()):  # or else a save was cut short, and nothing was lost
+                    tell_mended(
+                        f"{faults[0] if faults else missing}; the training goes on from {path.name}, of step {state.get('step', '?')}"
+                    )
                     self.last.unlink(missing_ok=True)  # or else the next one saved would put it in the place of the whole one
                 return state
         if faults:
@@ -89,8 +96,8 @@ class Checkpoints:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    content = path.read_bytes()
-    if len(content) <= DIGEST or hashlib.sha256(content[:-DIGEST]).digest() != content[-DIGEST:]:
+    content = without_digest(path.read_bytes())
+    if not content:
         raise DamagedCheckpoint(f"{path} is damaged: its checksum does not fit")
-    state: dict[str, Any] = torch.load(io.BytesIO(content[:-DIGEST]), map_location="cpu", weights_only=True)
+    state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     return state
