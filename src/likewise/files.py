@@ -81,11 +81,17 @@ def write_folder(folder: Path, *, known_by: str, what: str) -> Iterator[Path]:
         yield unfinished
         if folder.exists():
             os.replace(folder, replaced)
-        os.replace(unfinished, folder)
+        try:
+            os.replace(unfinished, folder)
+        except BaseException:
+            if replaced.exists():
+                os.replace(replaced, folder)
+            raise
         flush_folder(folder.parent)
     finally:
-        for leftover in (unfinished, replaced):
-            shutil.rmtree(leftover, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if folder.exists():  # or else what was renamed away is all there is
+            shutil.rmtree(replaced, ignore_errors=True)
 
 
 def append_line(path: Path, line: bytes) -> None:
