@@ -16,10 +16,10 @@ from likewise.configuration import (
     differing,
     divided,
     from_table,
-    read_toml,
     value_of,
     with_settings,
 )
+from likewise.formats.settings_files import read_toml
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def test_values_of_a_command_line(text: str, value: Any) -> None:
 
 def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("title = \n")
-    with pytest.raises(ValueError, match=r"bad\.toml is not a TOML file: .*line 1"):
+    with pytest.raises(ValueError, match=r"bad\.toml is not a readable TOML file .*line 1"):
         read_toml(tmp_path / "bad.toml")
 
 

@@ -17,7 +17,20 @@ SOURCE = Path(__file__).parent.parent / "src" / "likewise"
 
 # The modules and packages at the top, each on a floor: it imports from the floors before its own, and from its own without a cycle.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("addresses", "checks", "files", "downloads", "environment", "wording", "progress", "configuration", "ray_session", "sealing"),
+    (
+        "addresses",
+        "checks",
+        "files",
+        "downloads",
+        "environment",
+        "wording",
+        "progress",
+        "configuration",
+        "ray_session",
+        "sealing",
+        "limits",
+        "formats",
+    ),
     ("pairs", "rows", "losses", "mining", "references", "collective", "engines", "objectives", "pair_weighting", "unit_vectors"),
     ("samplers",),
     ("data",),

@@ -6,10 +6,10 @@ import tomllib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from likewise.checks import close_name, known_name
+from likewise.formats.settings_files import not_finite, toml_value
 
 T = TypeVar("T")
 
@@ -38,13 +38,6 @@ class Choice:
     choices: tuple[Any, ...]
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
-        raise ValueError(f"{path} is not a TOML file: {fault}") from fault
-
-
 def from_table(kind: type[T], table: Mapping[str, Any], *, where: str) -> T:
     """The dataclass `kind` of this table. `where` names the file, for messages."""
     hints = get_type_hints(kind)
@@ -60,6 +53,9 @@ def from_table(kind: type[T], table: Mapping[str, Any], *, where: str) -> T:
 def converted(value: Any, hint: Any, where: str) -> Any:
     """The value as a field of this type holds it; a ValueError if it cannot."""
     origin, arguments = get_origin(hint), get_args(hint)
+    unsound = next(not_finite(value, where), None)
+    if unsound is not None:
+        raise ValueError(f"{unsound} is NaN or infinite: expected a number")
     if hint is Any:
         return value
     if hint is Named:
@@ -171,7 +167,7 @@ def _in_a_message(value: Any) -> str:
 def value_of(text: str) -> Any:
     """What `key=text` on a command line means: a TOML value, or else the text itself."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return toml_value(text)
     except tomllib.TOMLDecodeError:
         return text
 
@@ -183,7 +179,7 @@ def _with(config: Any, path: list[str], value: Any, name: str) -> Any:
             raise ValueError(f"unknown setting {name!r}: {config.name} has no settings within {head!r}")
         if head == "name":  # another one has settings of its own
             return config if value == config.name else Named(str(value))
-        return replace(config, settings=config.settings | {head: value})
+        return replace(config, settings=config.settings | {head: converted(value, Any, name)})
     known_name("setting", head, [entry.name for entry in fields(config)])
     hint = get_type_hints(type(config))[head]
     current = getattr(config, head)

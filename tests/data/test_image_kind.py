@@ -121,7 +121,7 @@ def test_files_are_looked_at_through_their_boxes_and_broken_ones_passed_over(tmp
 def test_few_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are: from the first to the last."""
     opened: list[int] = []
-    monkeypatch.setattr(Path, "read_bytes", lambda path: opened.append(int(path.name)) or b"")
+    monkeypatch.setattr("likewise.data.image_kind.image_bytes", lambda path: opened.append(int(path.name)) or b"")
     image_kind(Dataset("mine", Files(tuple(tmp_path / str(number) for number in range(10_000))), np.zeros(10_000, np.int64), ("one",)))
     assert len(opened) <= 32
     assert (min(opened), max(opened)) == (0, 9_999)

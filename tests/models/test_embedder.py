@@ -346,7 +346,7 @@ def test_damage_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="written in format 99, and this version of likewise reads 1"):
         Embedder.load(tmp_path / "m")
     description.write_text("{")
-    with pytest.raises(ValueError, match=r"embedder.json is damaged"):
+    with pytest.raises(ValueError, match=r"embedder.json is (not a readable JSON file|damaged)"):
         Embedder.load(tmp_path / "m")
     description.unlink()
     with pytest.raises(ValueError, match="holds no embedder"):

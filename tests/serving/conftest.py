@@ -32,16 +32,16 @@ Serve = Callable[..., Asker]
 
 @pytest.fixture
 def serve(made: MadeIndex) -> Serve:
-    """Asks the service of the made index; settings are those of Limits."""
+    """Asks the service of the made index; settings are those of ClientLimits."""
     needs_package("fastapi")
     needs_package("python_multipart")
     from likewise.serving.admission.access import Access
-    from likewise.serving.admission.limits import Limits
+    from likewise.serving.admission.client_limits import ClientLimits
     from likewise.serving.search_app import make_app
     from likewise.serving.search_service import SearchService
 
     def start(index: Path | None = None, *, token: str | None = None, takes_marks: bool = True, **limits: Any) -> Asker:
-        service = SearchService(Index.load(made.folder if index is None else index, "cpu"), Limits(**limits), takes_marks=takes_marks)
+        service = SearchService(Index.load(made.folder if index is None else index, "cpu"), ClientLimits(**limits), takes_marks=takes_marks)
         return Asker(make_app(service, Access(token)))
 
     return start

@@ -9,8 +9,8 @@ from urllib.parse import urljoin
 import pytest
 
 from likewise.serving.admission.access import Access, host_name, is_local, new_token
+from likewise.serving.admission.client_limits import ClientLimits, ClientRates
 from likewise.serving.admission.gatekeeper import Gatekeeper, Receive, Scope, Send
-from likewise.serving.admission.limits import ClientRates, Limits
 from likewise.serving.admission.refusals import Refusal
 from likewise.serving.admission.work_queue import WorkQueue
 
@@ -25,8 +25,8 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.body", "body": scope["path"].encode()})
 
 
-def client(token: str | None = None, host: str = "localhost:8000", limits: Limits | None = None) -> Asker:
-    return Asker(Gatekeeper(echo, Access(token, port=8000), limits or Limits()), f"http://{host}")
+def client(token: str | None = None, host: str = "localhost:8000", limits: ClientLimits | None = None) -> Asker:
+    return Asker(Gatekeeper(echo, Access(token, port=8000), limits or ClientLimits()), f"http://{host}")
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:9", "[::1]:8000", "LOCALHOST."])
@@ -153,7 +153,7 @@ def test_only_so_many_at_once() -> None:
         await echo(scope, receive, send)
 
     async def both() -> list[Any]:
-        asker = Asker(Gatekeeper(slow, Access(), Limits(at_once=1)))
+        asker = Asker(Gatekeeper(slow, Access(), ClientLimits(at_once=1)))
         first = asyncio.create_task(asker.send("GET", "/"))
         await started.wait()
         second = await asker.send("GET", "/")
@@ -168,7 +168,7 @@ def test_only_so_many_at_once() -> None:
 
 def test_rates_are_a_client_s_own() -> None:
     now = 0.0
-    rates = ClientRates(Limits(rate=60, burst=3), clock=lambda: now)
+    rates = ClientRates(ClientLimits(rate=60, burst=3), clock=lambda: now)
     for _ in range(3):
         rates.take("a", is_costly=True)
     with pytest.raises(Refusal, match="wait 1 s") as refusal:
@@ -188,13 +188,13 @@ def test_rates_are_a_client_s_own() -> None:
 
 
 def test_no_rate_is_no_limit() -> None:
-    rates = ClientRates(Limits(rate=0))
+    rates = ClientRates(ClientLimits(rate=0))
     for _ in range(10_000):
         rates.take("a", is_costly=True)
 
 
 def test_too_many_requests_are_told_when_to_come_again() -> None:
-    visitor = client(limits=Limits(rate=60, burst=2))
+    visitor = client(limits=ClientLimits(rate=60, burst=2))
     assert [visitor.post("/api/search").status_code for _ in range(3)] == [200, 200, 429]
     assert int(visitor.post("/api/search").headers["retry-after"]) >= 1
 
@@ -202,7 +202,7 @@ def test_too_many_requests_are_told_when_to_come_again() -> None:
 @pytest.mark.parametrize("setting", [{"upload_bytes": 0}, {"threads": 0}, {"rate": -1}, {"seconds": 0}])
 def test_limits_that_are_none_are_refused(setting: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(setting))):
-        Limits(**setting)
+        ClientLimits(**setting)
 
 
 def test_the_queue_has_an_end_and_places_are_free_again() -> None:
@@ -268,5 +268,5 @@ def test_what_is_no_request_is_left_alone() -> None:
     async def receive() -> MutableMapping[str, Any]:
         return {"type": "websocket.connect"}
 
-    asyncio.run(Gatekeeper(echo, Access(), Limits())({"type": "websocket", "path": "/", "headers": []}, receive, send))
+    asyncio.run(Gatekeeper(echo, Access(), ClientLimits())({"type": "websocket", "path": "/", "headers": []}, receive, send))
     assert sent == []

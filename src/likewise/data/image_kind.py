@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from likewise.data.dataset import Dataset, Files, Pixels
-from likewise.data.packing.decode import Undecodable, decode
+from likewise.data.packing.decode import Undecodable, decode, image_bytes
 
 ImageKind = Literal["photographs", "drawings", "tiny"]
 
@@ -72,7 +72,7 @@ def _sample(dataset: Dataset) -> Iterator[npt.NDArray[np.uint8]]:
             yield pixels if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, axis=2)
         elif isinstance(items, Files):
             try:
-                image = decode(items.paths[number].read_bytes(), side=None, box=None if items.boxes is None else items.boxes[number])
+                image = decode(image_bytes(items.paths[number]), side=None, box=None if items.boxes is None else items.boxes[number])
             except (OSError, Undecodable):
                 continue
             yield image.permute(1, 2, 0).numpy()

@@ -1,11 +1,16 @@
 """Embeddings with labels from a file: .npz, .npy or .parquet. Nothing pickled is ever loaded."""
 
-import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+
+from likewise.formats.numpy_files import ArrayHeader, open_npz, read_npy
+from likewise.formats.parquet_files import column_texts, parquet_columns, read_parquet, vector_column
+from likewise.formats.regular_file import is_regular
+from likewise.formats.text_files import read_text_labels
+from likewise.limits import require_within
 
 Array = np.ndarray
 PartName = Literal["all", "test", "train"]
@@ -70,19 +75,22 @@ def read_embeddings(
     elif path.suffix == ".npy":
         if given_labels is None:
             raise ValueError(f"{path} holds embeddings only: name the file of their labels, with --labels (labels= in Python)")
-        file = EmbeddingFile(_load(path), given_labels)
+        file = EmbeddingFile(read_npy(path), given_labels)
     else:
         file = _read_parquet(path, embedding_name or "embedding", label_name or "label", given_labels)
     for kind, vectors, names in (("embeddings", file.embeddings, file.labels), ("gallery", file.gallery, file.gallery_labels)):
-        if vectors is None or names is None:
-            continue
-        if vectors.ndim != 2 or vectors.dtype.kind not in "fiu":
-            raise ValueError(f"{kind} in {path} are {vectors.dtype} of shape {vectors.shape}: expected numbers of shape (items, dim)")
-        if names.ndim != 1 or len(names) != len(vectors):
-            raise ValueError(f"{path} has {len(vectors)} {kind} but labels of shape {names.shape}: expected one label an embedding")
+        if vectors is not None and names is not None:
+            _check(path, kind, vectors, names)
+            _require_finite(path, kind, vectors)
     if file.parts is not None and file.parts.shape != (len(file.embeddings),):
         raise ValueError(f"{path} has {len(file.embeddings)} embeddings but a split of shape {file.parts.shape}: expected one word each")
     return _with_labels(file, path)
+
+
+def _require_finite(path: Path, kind: str, vectors: Array) -> None:
+    unsound = np.flatnonzero(~np.isfinite(vectors).all(axis=1)) if vectors.dtype.kind == "f" else np.empty(0)
+    if len(unsound):
+        raise ValueError(f"{path}: {len(unsound):,} of {len(vectors):,} {kind} hold NaN or infinity, first row {unsound[0]}: repair them")
 
 
 def _with_labels(file: EmbeddingFile, path: Path) -> EmbeddingFile:
@@ -98,86 +106,66 @@ def _with_labels(file: EmbeddingFile, path: Path) -> EmbeddingFile:
 
 
 def _existing(path: Path) -> Path:
-    if not path.is_file():
-        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'not there'}: expected a file")
+    if not is_regular(path):
+        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'no file' if path.exists() else 'not there'}: expected a file")
     return path
 
 
-def _load(path: Path) -> Any:
-    """An array (.npy) or an open archive of arrays (.npz)."""
-    try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile) as fault:
-        raise ValueError(
-            f"{path} is not a readable numpy file ({fault}): expected what numpy.save or numpy.savez writes for numbers or strings"
-        ) from fault
-
-
 def _read_npz(path: Path, embedding_name: str, label_name: str, given_labels: Array | None) -> EmbeddingFile:
-    with _load(path) as archive:
+    with open_npz(path) as archive:
         without = " (images without classes can be embedded, not scored)" if "items" in archive and "labels" not in archive else ""
-
-        def array(name: str) -> Array:
+        has_gallery = "gallery" in archive or "gallery_labels" in archive
+        wanted = [embedding_name] + ([label_name] if given_labels is None else []) + (["gallery", "gallery_labels"] if has_gallery else [])
+        for name in wanted:
             if name not in archive:
-                names = ", ".join(archive) or "nothing"
+                names = ", ".join(archive.names) or "nothing"
                 raise ValueError(
                     f"{path} has no array {name!r}, it holds {names}: save with numpy.savez(file, embeddings=..., labels=...){without}"
                 )
-            try:
-                loaded: Array = archive[name]
-            except (ValueError, zipfile.BadZipFile) as fault:
-                raise ValueError(f"array {name!r} in {path} cannot be read ({fault}): save labels as integers or str") from fault
-            return loaded
-
-        embeddings = array(embedding_name)
-        labels = array(label_name) if given_labels is None else given_labels
-        if "gallery" not in archive and "gallery_labels" not in archive:
-            return EmbeddingFile(embeddings, labels, parts=array("split") if "split" in archive and label_name != "split" else None)
-        gallery_labels = array("gallery_labels")
+        headers = {name: archive.header(name) for name in wanted}  # whose shapes are compared before anything is unpacked
+        _check(path, "embeddings", headers[embedding_name], headers[label_name] if given_labels is None else given_labels)
+        labels = archive.array(label_name) if given_labels is None else given_labels
+        if not has_gallery:
+            parts = archive.array("split") if "split" in archive and label_name != "split" else None
+            return EmbeddingFile(archive.array(embedding_name), labels, parts=parts)
+        _check(path, "gallery", headers["gallery"], headers["gallery_labels"])
+        gallery_labels = archive.array("gallery_labels")
         if given_labels is not None and given_labels.dtype.kind == "U" and gallery_labels.dtype.kind in "iu":
             gallery_labels = gallery_labels.astype(str)  # a text file's labels are text
-        return EmbeddingFile(embeddings, labels, array("gallery"), gallery_labels)
+        return EmbeddingFile(archive.array(embedding_name), labels, archive.array("gallery"), gallery_labels)
+
+
+def _check(path: Path, kind: str, vectors: ArrayHeader | Array, names: ArrayHeader | Array) -> None:
+    """A ValueError unless there are numbers (items, dim), and a label for each."""
+    if len(vectors.shape) != 2 or vectors.dtype.kind not in "fiu":
+        raise ValueError(f"{kind} in {path} are {vectors.dtype} of shape {vectors.shape}: expected numbers of shape (items, dim)")
+    require_within("dim", vectors.shape[1], f"{path} has {kind} of dimensions:")
+    if len(names.shape) != 1 or names.shape[0] != vectors.shape[0]:
+        raise ValueError(f"{path} has {vectors.shape[0]} {kind} but labels of shape {names.shape}: expected one label an embedding")
 
 
 def _read_labels(path: Path) -> Array:
-    if path.suffix == ".npy":
-        loaded: Array = _load(path)
-        return loaded
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as fault:
-        raise ValueError(f"{path} is not text: expected one label a line, or a .npy file") from fault
-    while lines and not lines[-1].strip():
-        lines.pop()
-    return np.array([line.strip() for line in lines], dtype=str)  # never as numbers: 007 and 7 are two labels
+    return read_npy(path) if path.suffix == ".npy" else read_text_labels(path)  # never as numbers: 007 and 7 are two labels
 
 
 def _read_parquet(path: Path, embedding_name: str, label_name: str, given_labels: Array | None) -> EmbeddingFile:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as fault:
-        raise ValueError(f'reading {path} needs pyarrow: pip install "likewise[parquet]"') from fault
-    from likewise.data.readers.features import vector_column  # here, as the readers bring image libraries along
-
-    try:
-        columns = pyarrow.parquet.read_schema(path).names
-        wanted = [embedding_name] + ([label_name] if given_labels is None else [])
-        for name in wanted:
-            if name not in columns:
-                option = "--embedding-name" if name == embedding_name else "--label-name"
-                raise ValueError(f"{path} has no column {name!r}, it holds {', '.join(columns)}: name the right one with {option}")
-        if "split" in columns and "split" not in wanted:
-            wanted.append("split")
-        table = pyarrow.parquet.read_table(path, columns=wanted)
-    except pyarrow.ArrowInvalid as fault:
-        raise ValueError(f"{path} is not a readable Parquet file ({fault})") from fault
-    if table[embedding_name].null_count:
-        raise ValueError(f"column {embedding_name!r} of {path} has {table[embedding_name].null_count} empty entries: drop these rows")
-    if given_labels is None:
-        labels = table[label_name]
-        given_labels = np.asarray((labels.cast(pyarrow.string()).fill_null("") if labels.null_count else labels).to_numpy())
-        given_labels = given_labels.astype(str) if given_labels.dtype.kind == "O" else given_labels
-    parts = np.asarray(table["split"].fill_null("").to_numpy()).astype(str) if wanted[-1] == "split" and label_name != "split" else None
+    columns = parquet_columns(path)
+    wanted = [embedding_name] + ([label_name] if given_labels is None else [])
+    for name in wanted:
+        if name not in columns:
+            option = "--embedding-name" if name == embedding_name else "--label-name"
+            raise ValueError(f"{path} has no column {name!r}, it holds {', '.join(columns)}: name the right one with {option}")
+    has_split = "split" in columns and "split" not in wanted
+    table = read_parquet(path, [*wanted, "split"] if has_split else wanted)
     vectors = vector_column(table[embedding_name].combine_chunks(), f"column {embedding_name!r} of {path}")
-    return EmbeddingFile(vectors, given_labels, parts=parts)
+    if given_labels is None:
+        given_labels = _label_column(path, table[label_name], label_name)
+    return EmbeddingFile(vectors, given_labels, parts=column_texts(path, table["split"], "split") if has_split else None)
+
+
+def _label_column(path: Path, column: Any, name: str) -> Array:
+    """Whole numbers as they are where none is missing, all else as text."""
+    import pyarrow
+
+    is_whole = pyarrow.types.is_integer(column.type) and not column.null_count
+    return np.asarray(column.to_numpy()) if is_whole else column_texts(path, column, name)

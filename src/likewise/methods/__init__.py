@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from likewise.checks import known_name
-from likewise.configuration import Choice, Named, Uniform, converted, from_table, read_toml, with_settings
+from likewise.configuration import Choice, Named, Uniform, converted, from_table, with_settings
+from likewise.formats.settings_files import read_toml
 from likewise.losses import LOSSES, AnyLoss, make_loss
 from likewise.mining import MINERS, Miner, make_miner
 from likewise.samplers import SAMPLERS, BatchSampler

@@ -14,6 +14,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from likewise.files import file_digest, write_folder, write_whole
+from likewise.formats.regular_file import UnreadableFile, is_regular
+from likewise.formats.settings_files import not_finite, read_json_table
 
 FORMAT_VERSION = 1
 DESCRIPTION, WEIGHTS, CALIBRATION = "embedder.json", "model.safetensors", "calibration.json"
@@ -53,7 +55,7 @@ def write_bundle(
 def write_calibration(folder: Path, calibration: dict[str, Any]) -> Path:
     """Writes the calibration of the bundle in the folder, with the digest of the weights that it is of, and gives the file."""
     home = bundle_home(folder)
-    digest = json.loads((home / DESCRIPTION).read_text(encoding="utf-8"))["sha256"]
+    digest = read_json_table(home / DESCRIPTION).get("sha256")
     text = json.dumps({"sha256": digest, "calibration": calibration}, indent=1, allow_nan=False)
     write_whole(home / CALIBRATION, f"{text}\n".encode())
     return home / CALIBRATION
@@ -61,7 +63,7 @@ def write_calibration(folder: Path, calibration: dict[str, Any]) -> Path:
 
 def bundle_home(folder: Path) -> Path:
     """The folder itself, or its subfolder `embedder` (a run's)."""
-    home = next((place for place in (folder, folder / "embedder") if (place / DESCRIPTION).is_file()), None)
+    home = next((place for place in (folder, folder / "embedder") if is_regular(place / DESCRIPTION)), None)
     if home is None:
         raise ValueError(
             f"{folder} holds no embedder: expected {DESCRIPTION} there or in {folder / 'embedder'}; give a run or a saved model"
@@ -72,17 +74,21 @@ def bundle_home(folder: Path) -> Path:
 def read_bundle(folder: Path) -> Bundle:
     """The bundle in the folder, or in its subfolder `embedder` (a run's); a ValueError says what is not as it was written."""
     home = bundle_home(folder)
+    description = read_json_table(home / DESCRIPTION, remedy="save the model again")
     try:
-        description = json.loads((home / DESCRIPTION).read_text(encoding="utf-8"))
         version = description["format"]
         if version == FORMAT_VERSION:
             bundle = Bundle(home / WEIGHTS, description["spec"], description["preprocessing"], description["card"])
             digest = description["sha256"]
-    except (ValueError, KeyError, TypeError) as fault:
+    except KeyError as fault:
         raise ValueError(f"{home / DESCRIPTION} is damaged ({fault!r}): save the model again") from fault
     if version != FORMAT_VERSION:
         raise ValueError(f"{home} was written in format {version!r}, and this version of likewise reads {FORMAT_VERSION}: update likewise")
-    if not bundle.weights.is_file():
+    for name in ("spec", "preprocessing"):
+        unsound = next(not_finite(description[name], name), None)
+        if unsound is not None:
+            raise ValueError(f"{home / DESCRIPTION}: {unsound} is NaN or infinite: save the model again")
+    if not is_regular(bundle.weights):
         raise ValueError(f"{bundle.weights} is missing: copy the whole folder")
     if file_digest(bundle.weights) != digest:
         raise ValueError(f"{bundle.weights} differs from its checksum: it is damaged, or of another model; copy the whole folder again")
@@ -90,13 +96,15 @@ def read_bundle(folder: Path) -> Bundle:
 
 
 def _read_calibration(path: Path, digest: str) -> dict[str, Any] | None:
-    if not path.is_file():
+    if not path.exists():
         return None
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        is_of_this, calibration = stored["sha256"] == digest, stored["calibration"]
+        stored = read_json_table(path, remedy="calibrate again, or delete it")
+        is_of_this, calibration = stored["sha256"] == digest, dict(stored["calibration"])
+    except UnreadableFile:
+        raise
     except (ValueError, KeyError, TypeError) as fault:
         raise ValueError(f"{path} is damaged ({fault!r}): calibrate again, or delete it") from fault
     if not is_of_this:
         raise ValueError(f"{path} is of another model: calibrate again, or delete it")
-    return dict(calibration)
+    return calibration

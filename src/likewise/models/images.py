@@ -16,7 +16,7 @@ from torch import Tensor
 
 from likewise.data.dataset import Dataset, Files, Pixels
 from likewise.data.packing.cache import pack, source_files
-from likewise.data.packing.decode import Undecodable, decode, from_pillow
+from likewise.data.packing.decode import Undecodable, decode, from_pillow, image_bytes
 from likewise.data.packing.pack_workers import SourceFile, read_source
 from likewise.data.packing.packed import PackedImages
 
@@ -112,7 +112,7 @@ def _pixels(picture: Picture, number: int, side: int | None) -> Tensor:
     try:
         if isinstance(picture, Image.Image):
             return from_pillow(picture, side=side)
-        return decode(Path(picture).read_bytes(), side=side)
+        return decode(image_bytes(Path(picture)), side=side)
     except (Undecodable, OSError) as fault:
         name = f"image {number}" if isinstance(picture, Image.Image) else str(picture)
         if isinstance(fault, FileNotFoundError):

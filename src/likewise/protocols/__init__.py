@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from likewise.checks import known_name
-from likewise.configuration import from_table, read_toml
+from likewise.configuration import from_table
 from likewise.data.augmentation import AUGMENTATIONS
 from likewise.evaluation.metrics import DEFAULT_METRICS, METRICS
+from likewise.formats.settings_files import read_toml
 from likewise.models.weights.pretrained import WEIGHTS, find_weights
 from likewise.models.weights.weights_fit import check_weights
 from likewise.samplers.sampler import FewClasses

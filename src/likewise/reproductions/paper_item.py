@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from likewise.checks import known_name
-from likewise.configuration import as_table, from_table, read_toml, with_settings
+from likewise.configuration import as_table, from_table, with_settings
 from likewise.data.readers import READERS
 from likewise.evaluation.metrics import METRICS
+from likewise.formats.settings_files import read_toml
 from likewise.methods import Level, Method, at, load_method
 from likewise.protocols import Protocol, load_protocol
 from likewise.reproductions.paper_claims import Computed, PaperClaim, Saturates, Weighs, claim_of

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from likewise.data.packing.decode import Undecodable
+from likewise.data.packing.decode import Undecodable, image_bytes
 from likewise.data.packing.thumbnails import fitting_jpeg
 from likewise.reports.markup import Markup, join, tag
 from likewise.reports.page import framed
@@ -96,7 +96,7 @@ def _name(path: str) -> Markup:
 def shown_picture(path: str, alt: str, side: int) -> Markup:
     """The image in a box, or why there is none."""
     try:
-        content = fitting_jpeg(Path(path).read_bytes(), side)
+        content = fitting_jpeg(image_bytes(Path(path)), side)
     except FileNotFoundError:
         return tag("div", {"class": "shown"}, tag("span", {"class": "gone"}, "the file is gone"))
     except (Undecodable, OSError) as fault:

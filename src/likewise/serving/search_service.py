@@ -26,7 +26,7 @@ from likewise.search.index import Index
 from likewise.search.item import Item
 from likewise.search.likeness import NOT_CALIBRATED, PROBABLY, UNKNOWN, VERY_LIKELY, is_known
 from likewise.search.vector_store import Vectors
-from likewise.serving.admission.limits import Limits
+from likewise.serving.admission.client_limits import ClientLimits
 from likewise.serving.admission.refusals import Refusal
 from likewise.serving.answers import (
     ExplainAnswer,
@@ -67,8 +67,8 @@ class AskedQuery:
 class SearchService:
     """An index, and what is remembered of those who search it. Any number of threads may ask at once."""
 
-    def __init__(self, index: Index, limits: Limits | None = None, *, takes_marks: bool = True) -> None:
-        self.index, self.limits, self.takes_marks = index, limits or Limits(), takes_marks
+    def __init__(self, index: Index, limits: ClientLimits | None = None, *, takes_marks: bool = True) -> None:
+        self.index, self.limits, self.takes_marks = index, limits or ClientLimits(), takes_marks
         self.feedback = Feedback(index.folder)
         self._images = ItemImages(self.limits.pixels)
         self._recent = ByteCache(RECENT_BYTES)

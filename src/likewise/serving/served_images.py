@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from likewise.data.dataset import Box
-from likewise.data.packing.decode import Undecodable, decode
+from likewise.data.packing.decode import Undecodable, decode, image_bytes
 from likewise.search.item import Item
 from likewise.serving.admission.refusals import Refusal
 from likewise.wording import printable
@@ -103,13 +103,13 @@ class ItemImages:
         found = self._cache.get(key)
         if found is None:
             with _gone_in_words(item):
-                found = jpeg_of(Path(item.path).read_bytes(), size, self.pixel_limit, box_of(item))
+                found = jpeg_of(image_bytes(Path(item.path)), size, self.pixel_limit, box_of(item))
             self._cache.put(key, found)
         return found
 
     def pixels(self, item: Item) -> Tensor:  # (3, height, width)
         with _gone_in_words(item):
-            return decode(Path(item.path).read_bytes(), side=None, box=box_of(item), pixel_limit=self.pixel_limit)
+            return decode(image_bytes(Path(item.path)), side=None, box=box_of(item), pixel_limit=self.pixel_limit)
 
 
 def box_of(item: Item) -> Box | None:

@@ -185,7 +185,8 @@ def test_a_bbox_that_is_one_number(images: Path) -> None:
 def test_a_picture_that_links_to_itself_is_left_out(images: Path) -> None:
     (images / "img" / "loop.png").symlink_to("loop.png")
     dataset = read(str(write(images / "t.csv", "path,label\nimg/1.png,a\nimg/loop.png,b\n")))
-    assert (len(dataset), dataset.notes[0]) == (1, f"1 of 2 listed images are missing, first {images}/img/loop.png; they are left out")
+    what = f"{images}/img/loop.png (a link that leads nowhere)"
+    assert (len(dataset), dataset.notes[0]) == (1, f"1 of 2 listed images are missing, first {what}; they are left out")
 
 
 def test_a_bbox_in_one_column(images: Path) -> None:

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from likewise.data.dataset import Dataset, Features, Files
 from likewise.data.doctor.dataset_report import KIND_WORDS, DatasetReport, Duplicate, NamedItem
-from likewise.data.packing.decode import decode
+from likewise.data.packing.decode import decode, image_bytes
 from likewise.wording import printable
 
 TILE, GAP, MARGIN, NAMES, TITLE = 112, 8, 24, 190, 60
@@ -94,7 +94,7 @@ def _tile(dataset: Dataset, index: int) -> Image.Image:
     items = dataset.items
     if isinstance(items, Files):
         box = None if items.boxes is None else items.boxes[index]
-        pixels = decode(items.paths[index].read_bytes(), side=None, box=box).permute(1, 2, 0).numpy()
+        pixels = decode(image_bytes(items.paths[index]), side=None, box=box).permute(1, 2, 0).numpy()
     else:
         pixels = items.array[index].astype(np.uint8)
     picture = Image.fromarray(np.ascontiguousarray(pixels)).convert("RGB")

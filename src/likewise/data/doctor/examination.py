@@ -15,7 +15,7 @@ from PIL import Image
 from likewise.data.dataset import Box, Dataset, Features, Files, Pixels
 from likewise.data.doctor.dataset_report import Broken, DatasetReport, Duplicate, NamedItem, PartCount
 from likewise.data.doctor.duplicates import FLAT, SIDE, SMALL, Thumbnails, find_duplicates
-from likewise.data.packing.decode import Undecodable, decode
+from likewise.data.packing.decode import Undecodable, decode, image_bytes, refuse_strip
 from likewise.environment import num_cores
 from likewise.progress import ProgressCallback
 from likewise.wording import printable
@@ -114,8 +114,9 @@ def _looks(dataset: Dataset, workers: int, on_progress: ProgressCallback | None)
 
 def _look_at_file(path: Path, box: Box | None) -> ItemFacts | str:
     try:
-        data = path.read_bytes()
+        data = image_bytes(path)
         pixels = decode(data, side=None, box=box).permute(1, 2, 0).numpy()
+        refuse_strip(*pixels.shape[:2])
     except OSError as fault:
         return f"cannot be read: {fault.strerror or fault}"
     except Undecodable as fault:

@@ -9,7 +9,8 @@ What is decided here, for every format:
 - The shorter side becomes `side`, the longer int(side x longer / shorter), as torchvision does; smaller images are enlarged too, as the
   papers' protocol says, unless enlarge=False. side=None keeps the size (Omniglot, MNIST, glyphs).
 - What is transparent becomes white. 16 bits become 8 by division by 257. Of an animation the first frame is taken. Profiles are ignored.
-- An image of more than PIXEL_LIMIT pixels, before or after resizing, is refused from its header, before anything is decoded.
+- What `likewise.limits` does not allow is refused from the header, before anything is decoded: too many pixels, before or after
+  resizing, and strips, which grow beyond measure when their shorter side becomes `side`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +31,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from likewise.data.dataset import Box
+from likewise.formats.regular_file import read_whole
+from likewise.limits import OverLimit, current_limits, how_to_raise, require_within
 
-PIXEL_LIMIT = 178_956_970  # where Pillow, too, speaks of a decompression bomb: half a GiB of RGB
 ORIENTATION = 0x0112  # the EXIF tag
 HAS_SIMPLEJPEG = find_spec("simplejpeg") is not None
 
@@ -40,38 +44,93 @@ class Undecodable(ValueError):
     """An image that cannot be decoded; the message is the reason, in words."""
 
 
+def image_bytes(path: Path) -> bytes:
+    """The file of an image. Raises Undecodable where it is larger than images are, OSError where it is no file or cannot be read."""
+    try:
+        return read_whole(path, "image_bytes")
+    except OverLimit as fault:
+        raise Undecodable(str(fault).removeprefix(f"{path} ")) from fault
+
+
 def decode(
     data: bytes,
     *,
     side: int | None = 256,
     enlarge: bool = True,
     box: Box | None = None,
-    pixel_limit: int = PIXEL_LIMIT,
+    pixel_limit: int | None = None,
     simplejpeg: bool = HAS_SIMPLEJPEG,
 ) -> Tensor:
-    """The image as uint8 (3, height, width), in memory height x width x 3. Raises Undecodable."""
+    """The image as uint8 (3, height, width), in memory height x width x 3. Raises Undecodable. pixel_limit: less than `likewise.limits`."""
     if side is not None and side < 1:
         raise ValueError(f"side={side!r}: expected a number of pixels, or None to keep each image's size")
     if not data:
         raise Undecodable("the file is empty")
-    pixels = _jpeg(data, side, box, pixel_limit) if simplejpeg and data[:3] == b"\xff\xd8\xff" else None
+    allowed = _Allowed(pixel_limit, side if box is None else None, enlarge)
+    pixels = _jpeg(data, side, box, allowed) if simplejpeg and data[:3] == b"\xff\xd8\xff" else None
     if pixels is None:
-        pixels = _any_format(data, pixel_limit)
+        pixels = _any_format(data, allowed)
     if box is not None:
         pixels = _cut(pixels, box)
-    return _finished(pixels, side, enlarge, pixel_limit)
+    return _finished(pixels, _Allowed(pixel_limit, side, enlarge))
 
 
-def from_pillow(image: Image.Image, *, side: int | None = 256, enlarge: bool = True, pixel_limit: int = PIXEL_LIMIT) -> Tensor:
+def from_pillow(image: Image.Image, *, side: int | None = 256, enlarge: bool = True, pixel_limit: int | None = None) -> Tensor:
     """An image that Pillow has opened already, as `decode` gives it from a file that Pillow decodes. Raises Undecodable."""
-    with _faults_in_words(pixel_limit):
-        pixels = _pillow_pixels(image, pixel_limit)
-    return _finished(pixels, side, enlarge, pixel_limit)
+    allowed = _Allowed(pixel_limit, side, enlarge)
+    with _faults_in_words():
+        pixels = _pillow_pixels(image, allowed)
+    return _finished(pixels, allowed)
 
 
-def _finished(pixels: Array, side: int | None, enlarge: bool, pixel_limit: int) -> Tensor:
+@dataclass(frozen=True)
+class _Allowed:
+    """What an image may be, given what is to become of it."""
+
+    pixel_limit: int | None
+    side: int | None  # None: it keeps its size, or what does not is not known yet
+    enlarge: bool
+
+    def refuse(self, height: int, width: int) -> None:
+        """Undecodable where an image of this size is none, or more than is allowed."""
+        if height < 1 or width < 1:
+            raise Undecodable(f"an image of {width} x {height} pixels")
+        limit = current_limits().pixels if self.pixel_limit is None else self.pixel_limit
+        if height * width > limit:
+            raise Undecodable(
+                f"{width} x {height} pixels, more than the limit of {limit:,}: a decompression bomb, or to be shrunk first"
+                f"{how_to_raise('pixels') if self.pixel_limit is None else ''}"
+            )
+        try:
+            require_within("width", width, "a width of")
+            require_within("height", height, "a height of")
+        except OverLimit as fault:
+            raise Undecodable(str(fault)) from fault
+        if self.side is None:
+            return
+        new_height, new_width = resized_size(height, width, self.side, enlarge=self.enlarge)
+        if (new_height, new_width) == (height, width):
+            return
+        refuse_strip(height, width)
+        if new_height * new_width > limit:
+            raise Undecodable(
+                f"{width} x {height} pixels are too long a strip: resized it has {new_width} x {new_height}, over the limit of {limit:,}"
+            )
+
+
+def refuse_strip(height: int, width: int) -> None:
+    """Undecodable where one side is so many times the other that resizing by the shorter one is no use."""
+    limit = current_limits().aspect
+    if max(height, width) > limit * min(height, width):
+        raise Undecodable(
+            f"{width} x {height} pixels are too long a strip: one side is more than {limit:,} times the other; cut it up"
+            f"{how_to_raise('aspect')}"
+        )
+
+
+def _finished(pixels: Array, allowed: _Allowed) -> Tensor:
     image = torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1)
-    return image if side is None else _resized(image, side, enlarge, pixel_limit)
+    return image if allowed.side is None else _resized(image, allowed.side, allowed)
 
 
 def resized_size(height: int, width: int, side: int, *, enlarge: bool = True) -> tuple[int, int]:
@@ -82,22 +141,21 @@ def resized_size(height: int, width: int, side: int, *, enlarge: bool = True) ->
     return side * height // shorter, side * width // shorter
 
 
-def _resized(image: Tensor, side: int, enlarge: bool, pixel_limit: int) -> Tensor:
-    size = resized_size(image.shape[1], image.shape[2], side, enlarge=enlarge)
+def _resized(image: Tensor, side: int, allowed: _Allowed) -> Tensor:
+    size = resized_size(image.shape[1], image.shape[2], side, enlarge=allowed.enlarge)
     if size == tuple(image.shape[1:]):
         return image
-    if size[0] * size[1] > pixel_limit:
-        raise Undecodable(f"{image.shape[2]} x {image.shape[1]} pixels are too long a strip: resized it has {size[1]} x {size[0]}")
+    allowed.refuse(image.shape[1], image.shape[2])
     return functional.interpolate(image[None], size=size, mode="bilinear", antialias=True)[0]
 
 
-def _jpeg(data: bytes, side: int | None, box: Box | None, pixel_limit: int) -> Array | None:
+def _jpeg(data: bytes, side: int | None, box: Box | None, allowed: _Allowed) -> Array | None:
     """The upright pixels, perhaps shrunk to no less than `side`; None leaves the file to Pillow, which words the reason if it is broken."""
     import simplejpeg
 
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
-        _refuse_bomb(height, width, pixel_limit)
+        allowed.refuse(height, width)
         if colours not in ("RGB", "YCbCr", "Gray"):
             return None
         least = 0 if side is None or box is not None else side
@@ -132,13 +190,13 @@ def _upright(pixels: Array, orientation: int) -> Array:
     return pixels
 
 
-def _any_format(data: bytes, pixel_limit: int) -> Array:
-    with _faults_in_words(pixel_limit), Image.open(io.BytesIO(data)) as image:
-        return _pillow_pixels(image, pixel_limit)
+def _any_format(data: bytes, allowed: _Allowed) -> Array:
+    with _faults_in_words(), Image.open(io.BytesIO(data)) as image:
+        return _pillow_pixels(image, allowed)
 
 
 @contextmanager
-def _faults_in_words(pixel_limit: int) -> Iterator[None]:
+def _faults_in_words() -> Iterator[None]:
     """Whatever Pillow raises inside as Undecodable, and no warnings."""
     try:
         with warnings.catch_warnings():
@@ -147,15 +205,19 @@ def _faults_in_words(pixel_limit: int) -> Iterator[None]:
     except Undecodable:
         raise
     except Image.DecompressionBombError:
-        raise Undecodable(f"more pixels than the limit of {pixel_limit:,}: a decompression bomb, or to be shrunk first") from None
+        raise Undecodable(
+            f"more pixels than twice Pillow's own limit of {Image.MAX_IMAGE_PIXELS or 0:,}: a decompression bomb, or to be shrunk first"
+        ) from None
     except UnidentifiedImageError:
         raise Undecodable("not an image, or of a format that Pillow does not read") from None
+    except MemoryError:
+        raise Undecodable("it needs more memory than there is: shrink it first") from None
     except Exception as fault:  # Pillow's plugins raise OSError, SyntaxError, struct.error, EOFError, ... on broken files
         raise Undecodable(f"broken image: {fault or type(fault).__name__}") from fault
 
 
-def _pillow_pixels(image: Image.Image, pixel_limit: int) -> Array:
-    _refuse_bomb(image.height, image.width, pixel_limit)
+def _pillow_pixels(image: Image.Image, allowed: _Allowed) -> Array:
+    allowed.refuse(image.height, image.width)
     if image.format == "EPS":
         raise Undecodable("PostScript is a program, not pixels: convert it to PNG")
     image.load()
@@ -175,13 +237,6 @@ def _eight_bit_rgb(image: Image.Image) -> Array:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return np.array(image.convert("RGB"))
-
-
-def _refuse_bomb(height: int, width: int, pixel_limit: int) -> None:
-    if height < 1 or width < 1:
-        raise Undecodable(f"an image of {width} x {height} pixels")
-    if height * width > pixel_limit:
-        raise Undecodable(f"{width} x {height} pixels, more than the limit of {pixel_limit:,}: a decompression bomb, or to be shrunk first")
 
 
 def _cut(pixels: Array, box: Box) -> Array:

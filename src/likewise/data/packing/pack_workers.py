@@ -18,9 +18,12 @@ from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from likewise.data.dataset import Box
 from likewise.data.packing.decode import Undecodable, decode
+from likewise.formats.regular_file import opened
+from likewise.limits import OverLimit, current_limits, require_within
 
 AHEAD = 2  # chunks a worker has in hand: one to decode, one waiting
 
@@ -60,9 +63,13 @@ class SourceChanged(ValueError):
 
 
 def read_source(source: SourceFile) -> bytes:
-    """The file's bytes. Raises OSError, or SourceChanged."""
-    with source.path.open("rb") as file:
-        data = file.read()
+    """The file's bytes. Raises OSError, Undecodable where it is larger than images are, or SourceChanged."""
+    with opened(source.path) as file:
+        try:
+            require_within("image_bytes", source.num_bytes, "the file has bytes:")
+        except OverLimit as fault:
+            raise Undecodable(str(fault)) from fault
+        data = file.read(source.num_bytes + 1)
         status = os.fstat(file.fileno())
     if (status.st_size, status.st_mtime_ns) != (source.num_bytes, source.changed_ns) or len(data) != source.num_bytes:
         raise SourceChanged(f"{source.path} changed while it was read: nothing was kept of it; run again when the folder is at rest")
@@ -75,7 +82,8 @@ class Packer:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.file = settings.file.open("r+b")
-        self.pixels: dict[int, list[memoryview]] = {}
+        self.pixels: dict[int, list[memoryview | SourceFile]] = {}
+        self.num_held, self.most_held = 0, current_limits().chunk_bytes  # bytes
 
     def decode(self, chunk: int, sources: Sequence[SourceFile]) -> list[Outcome]:
         self.pixels[chunk] = []
@@ -86,20 +94,29 @@ class Packer:
             return source.fault
         try:
             data = read_source(source)
+            image = self._image(data, source)
         except OSError as fault:
             return f"cannot be read: {fault.strerror or fault}"
-        try:
-            image = decode(data, side=self.settings.side, enlarge=self.settings.enlarge, box=source.box)
         except Undecodable as fault:
             return str(fault)
         pixels = memoryview(image.permute(1, 2, 0).reshape(-1).numpy())  # type: ignore[arg-type]
-        self.pixels[chunk].append(pixels)
-        return Decoded(image.shape[1], image.shape[2], zlib.crc32(pixels), zlib.crc32(data))
+        decoded = Decoded(image.shape[1], image.shape[2], zlib.crc32(pixels), zlib.crc32(data))
+        has_room = self.num_held + len(pixels) <= self.most_held
+        self.pixels[chunk].append(pixels if has_room else source)
+        self.num_held += len(pixels) * has_room
+        return decoded
+
+    def _image(self, data: bytes, source: SourceFile) -> Tensor:
+        return decode(data, side=self.settings.side, enlarge=self.settings.enlarge, box=source.box)
 
     def write(self, chunk: int, offset: int) -> None:
         self.file.seek(offset)
-        for pixels in self.pixels.pop(chunk):
-            self.file.write(pixels)
+        for held in self.pixels.pop(chunk):
+            if isinstance(held, SourceFile):  # there was no room for its pixels
+                self.file.write(memoryview(self._image(read_source(held), held).permute(1, 2, 0).reshape(-1).numpy()))  # type: ignore[arg-type]
+            else:
+                self.num_held -= len(held)
+                self.file.write(held)
         self.file.flush()
 
 
@@ -107,7 +124,11 @@ def pack_chunks(
     chunks: Sequence[Sequence[SourceFile]], settings: Settings, *, start: int, num_workers: int
 ) -> Generator[list[Outcome], None, None]:
     """The outcomes of the chunks, in order; the pixels are in the file, from byte `start` on, when the iterator is done."""
-    return _in_processes(chunks, settings, start, num_workers) if num_workers > 1 else _here(chunks, settings, start)
+    packed = 0
+    for outcomes in _in_processes(chunks, settings, start, num_workers) if num_workers > 1 else _here(chunks, settings, start):
+        packed += num_bytes(outcomes)
+        require_within("packed_bytes", packed, "the packed images take bytes:")
+        yield outcomes
 
 
 def _here(chunks: Sequence[Sequence[SourceFile]], settings: Settings, offset: int) -> Generator[list[Outcome], None, None]:

@@ -23,6 +23,7 @@ from likewise.data.readers.reader import Reader
 from likewise.data.readers.sop import read_sop, recognises_sop
 from likewise.data.readers.table import read_table, recognises_table
 from likewise.data.readers.unlabelled import images_of, is_image_file, read_unlabelled, recognises_unlabelled
+from likewise.formats.regular_file import parsing, require_regular
 
 # A path is read by the first reader that recognises it; a folder that none recognises holds class folders.
 READERS: dict[str, Reader] = {
@@ -122,6 +123,8 @@ def _read_path(path: Path, options: dict[str, Any], labelled: bool) -> Dataset:
                     "(FOLDER/CLASS/image.jpg), or a .csv of paths and labels; `likewise embed` takes them as they are"
                 )
             return reader.read(path, **_options(name, reader, [], options, labelled))
+    with parsing(path, "data set", "give a file or a folder"):
+        require_regular(path)
     raise ValueError(
         f"{path} is of no known kind: expected an image, .csv, .tsv, .parquet, .npz, .npy or a folder; table:{path} reads it as a table, "
         f"images:{path} as an image"

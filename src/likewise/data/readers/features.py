@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
+import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from likewise.data.dataset import Dataset, Features, Part
 from likewise.data.readers.parts import parts_of
+from likewise.formats.numpy_files import Array, ArrayHeader, open_npz, read_npy
+from likewise.formats.parquet_files import column_texts, parquet_columns, read_parquet, vector_column
+from likewise.formats.regular_file import is_regular
+from likewise.formats.text_files import read_text_labels
+from likewise.limits import require_within
 
-Array = npt.NDArray[Any]
-# What numpy's reader raises for files that are damaged, encrypted or of another kind.
-_UNREADABLE = (ValueError, EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)
 COLUMN = "embedding"  # of a Parquet file
 _SAVE = "save with numpy.savez(file, features=..., labels=...)"
 
 
 def recognises_features(path: Path) -> bool:
-    if not path.is_file():
+    if not is_regular(path):
         return False
-    return path.suffix.lower() in (".npz", ".npy") or (path.suffix.lower() == ".parquet" and COLUMN in _columns(path))
+    return path.suffix.lower() in (".npz", ".npy") or (path.suffix.lower() == ".parquet" and _has_vectors(path))
 
 
 def read_features(path: Path, *, labels: Path | None = None, labelled: bool = True) -> Dataset:
@@ -44,17 +45,13 @@ def read_features(path: Path, *, labels: Path | None = None, labelled: bool = Tr
     names: Array | None
     if path.suffix.lower() == ".npy":
         beside = labels or _beside(path, required=labelled)
-        vectors, names = _array(path), None if beside is None else _labels(beside)
+        vectors, names = read_npy(path), None if beside is None else _labels(beside)
     else:
         vectors, names, words = _archived(path) if path.suffix.lower() == ".npz" else _tabled(path)
         names = names if labels is None else _labels(labels)
         if names is None and labelled:
             raise ValueError(f"{path} has vectors without labels: to train and to score, every vector needs one; {_SAVE}")
-    if vectors.ndim != 2 or vectors.dtype.kind not in "fiu" or not vectors.size:
-        raise ValueError(f"{path}: the vectors are {vectors.dtype} of shape {vectors.shape}: expected numbers of shape (items, dimensions)")
-    for what, array in (("labels", names), ("split", words)):
-        if array is not None and array.shape != (len(vectors),):
-            raise ValueError(f"{path}: {len(vectors):,} vectors, but {what} of shape {array.shape}: expected one of them a vector")
+    _check_shapes(path, vectors, {what: array for what, array in (("labels", names), ("split", words)) if array is not None})
     with np.errstate(over="ignore"):  # what overflows is found just below
         single = np.ascontiguousarray(vectors, dtype=np.float32)
     unsound = np.flatnonzero(~np.isfinite(single).all(axis=1))
@@ -69,7 +66,10 @@ def read_features(path: Path, *, labels: Path | None = None, labelled: bool = Tr
 
 def _labelled(path: Path, vectors: npt.NDArray[np.float32], names: Array, words: Array | None, *, drop: bool) -> Dataset:
     """The vectors with their classes and parts, those without either dropped or kept."""
-    texts = names.astype("U") if names.dtype.kind != "S" else np.char.decode(names, "utf-8")
+    try:
+        texts = names.astype("U") if names.dtype.kind != "S" else np.char.decode(names, "utf-8")
+    except UnicodeDecodeError as fault:
+        raise ValueError(f"{path}: the labels are bytes that are no UTF-8 ({fault.reason}): save them as text") from fault
     marks = None if words is None else words.astype("U")
     known = {"label": texts != ""} | ({} if marks is None else {"split": marks != ""})
     whole = np.logical_and.reduce(list(known.values()))
@@ -101,79 +101,43 @@ def _labelled(path: Path, vectors: npt.NDArray[np.float32], names: Array, words:
 
 def _archived(path: Path) -> tuple[Array, Array | None, Array | None]:
     """Vectors, labels and split of an archive."""
-    arrays = _archive(path)
-    name = next((name for name in ("features", "embeddings") if name in arrays), None)
-    if name is None:
-        raise ValueError(f"{path} has no array features or embeddings, it holds {', '.join(arrays) or 'nothing'}: {_SAVE}")
-    return arrays[name], arrays.get("labels"), arrays.get("split")
+    with open_npz(path) as archive:
+        name = next((name for name in ("features", "embeddings") if name in archive), None)
+        if name is None:
+            raise ValueError(f"{path} has no array features or embeddings, it holds {', '.join(archive.names) or 'nothing'}: {_SAVE}")
+        headers = {what: archive.header(what) for what in (name, "labels", "split") if what in archive}
+        _check_shapes(path, headers.pop(name), headers)  # before any of them is unpacked
+        labels, words = (archive.array(what) if what in archive else None for what in ("labels", "split"))
+        return archive.array(name), labels, words
+
+
+def _check_shapes(path: Path, vectors: ArrayHeader | Array, others: Mapping[str, ArrayHeader | Array]) -> None:
+    """A ValueError unless there are numbers (items, dimensions), and one of each other thing an item."""
+    if len(vectors.shape) != 2 or vectors.dtype.kind not in "fiu" or not math.prod(vectors.shape):
+        raise ValueError(f"{path}: the vectors are {vectors.dtype} of shape {vectors.shape}: expected numbers of shape (items, dimensions)")
+    require_within("dim", vectors.shape[1], f"{path} has vectors of dimensions:")
+    for what, array in others.items():
+        if array.shape != vectors.shape[:1]:
+            raise ValueError(f"{path}: {vectors.shape[0]:,} vectors, but {what} of shape {array.shape}: expected one of them a vector")
 
 
 def _tabled(path: Path) -> tuple[Array, Array | None, Array | None]:
     """Vectors, labels and split of a Parquet file."""
-    import pyarrow
-    import pyarrow.parquet
-
-    wanted = [name for name in (COLUMN, "label", "split") if name in _columns(path)]
+    names = parquet_columns(path)
+    wanted = [name for name in (COLUMN, "label", "split") if name in names]
     if COLUMN not in wanted:
-        raise ValueError(f"{path} has no column {COLUMN!r}, it has {', '.join(_columns(path))}: `likewise embed` writes such files")
-    try:
-        table = pyarrow.parquet.read_table(path, columns=wanted)
-    except pyarrow.ArrowException as fault:
-        raise ValueError(f"{path} is not a readable Parquet file ({fault})") from fault
-    texts = [np.array(table[name].cast(pyarrow.string()).fill_null("").to_pylist(), dtype=np.str_) for name in wanted[1:]]
-    by_name = dict(zip(wanted[1:], texts, strict=True))
+        raise ValueError(f"{path} has no column {COLUMN!r}, it has {', '.join(names)}: `likewise embed` writes such files")
+    table = read_parquet(path, wanted)
+    by_name = {name: column_texts(path, table[name], name) for name in wanted[1:]}
     return vector_column(table[COLUMN].combine_chunks(), f"column {COLUMN!r} of {path}"), by_name.get("label"), by_name.get("split")
 
 
-def _columns(path: Path) -> list[str]:
-    """The names of a Parquet file's columns; none where it cannot be read, which its reader will say."""
+def _has_vectors(path: Path) -> bool:
+    """Whether a Parquet file has vectors; not where it cannot be read, which its reader will say."""
     try:
-        import pyarrow
-        import pyarrow.parquet
-
-        return list(pyarrow.parquet.read_schema(path).names)
-    except (ImportError, OSError, ValueError):  # pyarrow's faults are ValueErrors
-        return []
-
-
-def vector_column(column: Any, what: str) -> Array:
-    """(N, d) array from an Arrow column of lists, without a Python object a number."""
-    import pyarrow
-    import pyarrow.compute
-
-    kind = column.type
-    if not (pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind) or pyarrow.types.is_fixed_size_list(kind)):
-        raise ValueError(f"{what} is {kind}: expected lists of numbers")
-    lengths = pyarrow.compute.unique(pyarrow.compute.list_value_length(column)).to_pylist()
-    if len(lengths) > 1:
-        lengths = [length or 0 for length in lengths]
-        raise ValueError(f"{what} has lists of {min(lengths)} to {max(lengths)} numbers: expected the same number everywhere")
-    values = column.flatten()
-    if values.null_count:
-        raise ValueError(f"{what} has {values.null_count} empty numbers: drop these rows")
-    flat: Array = values.to_numpy(zero_copy_only=False)
-    return flat.reshape(len(column), lengths[0] if lengths else 0)
-
-
-def _array(path: Path) -> Array:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, np.ndarray):
-            raise ValueError("it is an archive: name it .npz")
-    except _UNREADABLE as fault:
-        raise ValueError(f"{path} is not a readable numpy file ({fault}): expected what numpy.save writes for numbers or text") from fault
-    return loaded
-
-
-def _archive(path: Path) -> dict[str, Array]:
-    try:
-        archive = np.load(path, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            raise ValueError("it is a single array: name it .npy")
-        with archive:
-            return {name: archive[name] for name in archive}
-    except _UNREADABLE as fault:
-        raise ValueError(f"{path} is not a readable numpy archive ({fault}): {_SAVE}, the labels as whole numbers or text") from fault
+        return COLUMN in parquet_columns(path)
+    except ValueError:
+        return False
 
 
 def _beside(path: Path, *, required: bool) -> Path | None:
@@ -191,12 +155,4 @@ def _labels(path: Path) -> Array:
         raise ValueError(
             f"labels={path} is {'a folder' if path.is_dir() else 'not there'}: expected a .npy file, or text with one label a line"
         )
-    if path.suffix.lower() == ".npy":
-        return _array(path)
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as fault:
-        raise ValueError(f"{path} is not UTF-8 text: expected one label a line, or a .npy file") from fault
-    while lines and not lines[-1].strip():
-        lines.pop()
-    return np.array([line.strip() for line in lines], dtype=np.str_)
+    return read_npy(path) if path.suffix.lower() == ".npy" else read_text_labels(path)

@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from likewise.data.dataset import Box, Cell, Dataset, Files, Part
+from likewise.formats.regular_file import NotRegular, require_regular
+from likewise.formats.text_files import read_text
+from likewise.limits import require_within
 
 
 @dataclass(frozen=True)
@@ -50,15 +53,18 @@ def dataset_of(
     told = list(notes)
     if len(kept) < len(rows):
         missing = [row.path for row, there in zip(rows, present, strict=True) if not there]
-        words = f"{len(missing):,} of {len(rows):,} listed images are missing, first {missing[0]}"
+        words = f"{len(missing):,} of {len(rows):,} listed images are missing, first {_named(missing[0])}"
         if not kept:
-            raise ValueError(f"{name}: all {len(rows):,} listed images are missing, first {missing[0]}: are the images unpacked there?")
+            raise ValueError(
+                f"{name}: all {len(rows):,} listed images are missing, first {_named(missing[0])}: are the images unpacked there?"
+            )
         if strict:
             raise ValueError(f"{name}: {words}: restore them, or read without strict to leave them out")
         told.append(f"{words}; they are left out")
     if not kept:
         raise ValueError(f"{name}: no images are listed")
     labels = {row.label for row in kept if row.label}
+    require_within("classes", len(labels), f"{name} has classes:")
     class_names = [label for label in class_order if label in labels] if class_order is not None else sorted(labels)
     number = {label: i for i, label in enumerate(class_names)}
     boxes = tuple(row.box for row in kept if row.box is not None)
@@ -93,15 +99,9 @@ def count_notes(dataset: Dataset, published: dict[str, Published]) -> list[str]:
 
 def text_lines(path: Path) -> list[str]:
     """The lines of an annotation file, without empty ones."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ValueError(f"{path} is missing: it belongs to the published data set") from None
-    except UnicodeDecodeError as fault:
-        raise ValueError(f"{path} is not UTF-8 text ({fault.reason}): expected the published annotation file") from fault
-    except OSError as fault:
-        raise ValueError(f"{path} cannot be read ({fault.strerror})") from fault
-    return [line for line in text.splitlines() if line.strip()]
+    if not path.exists():
+        raise ValueError(f"{path} is missing: it belongs to the published data set")
+    return [line for line in read_text(path, expected="the published annotation file").splitlines() if line.strip()]
 
 
 def columns(
@@ -119,7 +119,18 @@ def whole(path: Path, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"{path}: {text!r} stands where a whole number was expected") from None
+        raise ValueError(f"{path}: {text[:40]!r} stands where a whole number was expected") from None
+
+
+def _named(path: Path) -> str:
+    """With what it is, where something is there that is no file: a pipe, a device, a link that leads nowhere."""
+    try:
+        require_regular(path)
+    except NotRegular as fault:
+        return f"{path} ({fault.strerror})"
+    except (OSError, ValueError):
+        return f"{path} (a link that leads nowhere)" if os.path.islink(path) else str(path)
+    return str(path)
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
@@ -139,7 +150,7 @@ def _present(paths: Sequence[Path]) -> list[bool]:
             try:
                 with os.scandir(path.parent) as entries:
                     files[path.parent] = {entry.name for entry in entries if _is_file(entry)}
-            except (FileNotFoundError, NotADirectoryError):
+            except (FileNotFoundError, NotADirectoryError, ValueError):  # a ValueError: a name with a null in it, which no file has
                 files[path.parent] = set()
             except OSError as fault:
                 raise ValueError(f"folder {path.parent} cannot be read ({fault.strerror}): check its permissions") from fault

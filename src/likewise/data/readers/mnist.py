@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import math
-import zlib
 from pathlib import Path
-from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 
 from likewise.data.dataset import Dataset, Pixels
 from likewise.data.readers.listing import Published, count_notes
+from likewise.formats.idx_files import read_idx
 
 PUBLISHED = {"train": Published(60_000, 10), "test": Published(10_000, 10)}
 _DIGITS = tuple("0123456789")
@@ -69,32 +65,6 @@ def _read(name: str, path: Path, class_names: tuple[str, ...], strict: bool) -> 
     if strict and notes:
         raise ValueError(f"{name}: {notes[0]}: get the full data set, or read without strict")
     return Dataset(dataset.name, dataset.items, dataset.labels, dataset.class_names, dataset.parts, notes=tuple(notes))
-
-
-def read_idx(path: Path, *, num_dimensions: int) -> npt.NDArray[np.uint8]:
-    """An IDX file of bytes: magic 0, 0, 8, dimensions; the sizes, four bytes each, most significant first; the values."""
-    try:
-        with _opened(path) as file:
-            header = file.read(4 + 4 * num_dimensions)
-            magic = int.from_bytes(header[:4], "big")
-            expected = 0x0800 + num_dimensions
-            if len(header) < 4 + 4 * num_dimensions or magic != expected:
-                raise ValueError(f"{path} is not an IDX file of bytes in {num_dimensions} dimensions: magic {magic}, expected {expected}")
-            shape = tuple(int(size) for size in np.frombuffer(header, dtype=">u4", offset=4))
-            size = math.prod(shape)
-            values = file.read(size + 1)  # one more than there should be: a file that is too long is found, and not read whole
-    except (EOFError, gzip.BadGzipFile, zlib.error) as fault:
-        raise ValueError(f"{path} is not a whole gzip file ({fault}): download it again") from fault
-    except OSError as fault:
-        raise ValueError(f"{path} cannot be read ({fault.strerror})") from fault
-    if len(values) != size:
-        actual = f"{len(values):,}" if len(values) < size else "more"
-        raise ValueError(f"{path} announces {' x '.join(map(str, shape))} = {size:,} bytes but holds {actual}: download it again")
-    return np.frombuffer(values, dtype=np.uint8).reshape(shape)
-
-
-def _opened(path: Path) -> gzip.GzipFile | IO[bytes]:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
 def _file_names(part: str, kind: str) -> list[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import warnings
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,9 @@ from PIL import ExifTags, Image
 from likewise.data.dataset import Box, Cell, Dataset, Part
 from likewise.data.readers.listing import ListedImage, dataset_of
 from likewise.data.readers.parts import parts_of
+from likewise.formats.parquet_files import read_parquet
+from likewise.formats.regular_file import is_regular, opened, parsing
+from likewise.formats.text_files import read_delimited
 
 Columns = dict[str, list[Any]]
 _BOXES = (("x_1", "y_1", "x_2", "y_2"), ("left", "top", "right", "bottom"), ("x1", "y1", "x2", "y2"), ("xmin", "ymin", "xmax", "ymax"))
@@ -22,7 +23,7 @@ _TRUE, _FALSE = ("true", "1", "1.0", "yes", "t", "y"), ("false", "0", "0.0", "no
 
 
 def recognises_table(path: Path) -> bool:
-    return path.is_file() and path.suffix.lower() in (".csv", ".tsv", ".parquet")
+    return is_regular(path) and path.suffix.lower() in (".csv", ".tsv", ".parquet")
 
 
 def read_table(
@@ -47,7 +48,11 @@ def read_table(
     """
     if not path.is_file():
         raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'not there'}: expected a table, .csv or .parquet")
-    table = _parquet(path) if path.suffix.lower() == ".parquet" else _delimited(path, delimiter)
+    table = (
+        _parquet(path)
+        if path.suffix.lower() == ".parquet"
+        else dict(read_delimited(path, delimiter=delimiter or ("\t" if path.suffix.lower() == ".tsv" else ",")))
+    )
     for option, column in (("path_column", path_column), ("label_column", label_column)):
         if column not in table and (labelled or column == path_column):
             raise ValueError(f"{path} has no column {column!r}, it has {', '.join(table)}: name the right one with {option}=...")
@@ -83,43 +88,10 @@ def read_table(
     return dataset_of(path.stem, rows, strict=strict, notes=notes, column_names=further)
 
 
-def _delimited(path: Path, delimiter: str | None) -> Columns:
-    delimiter = delimiter or ("\t" if path.suffix.lower() == ".tsv" else ",")
-    if len(delimiter) != 1:
-        raise ValueError(f"delimiter={delimiter!r}: expected one character, such as ';'")
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = list(csv.reader(file, delimiter=delimiter, strict=True))
-    except UnicodeDecodeError as fault:
-        raise ValueError(f"{path} is not UTF-8 ({fault.reason} at byte {fault.start}): save the table as UTF-8") from fault
-    except csv.Error as fault:
-        raise ValueError(f"{path} is not a readable table ({fault})") from fault
-    lines = [line for line in lines if line]
-    if not lines:
-        raise ValueError(f"{path} is empty: expected a header with the columns path and label")
-    header = [name.strip() for name in lines[0]]
-    repeated = [name for name, count in Counter(header).items() if name and count > 1]
-    if repeated:
-        raise ValueError(f"{path} has several columns {min(repeated)!r}: expected one of each name")
-    for i, line in enumerate(lines[1:], start=1):
-        if len(line) != len(header):
-            raise ValueError(
-                f"{path}, row {i} below the header: {len(line)} values for {len(header)} columns: quote values that hold commas"
-            )
-    return {name: [line[j] for line in lines[1:]] for j, name in enumerate(header)}
-
-
 def _parquet(path: Path) -> Columns:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as fault:
-        raise ValueError(f'reading {path} needs pyarrow: pip install "likewise[parquet]"') from fault
-    try:
-        table = pyarrow.parquet.read_table(path)
-    except pyarrow.ArrowException as fault:
-        raise ValueError(f"{path} is not a readable Parquet file ({fault})") from fault
-    return {name: table[name].to_pylist() for name in table.column_names}
+    table = read_parquet(path)
+    with parsing(path, "Parquet file", "save dates and texts as text"):  # a time may be one that Python has no name for
+        return {name: table[name].to_pylist() for name in table.column_names}
 
 
 def _parts(path: Path, table: Columns, split_column: str) -> tuple[list[Part] | None, tuple[str, ...]]:
@@ -206,10 +178,10 @@ def _box(path: Path, i: int, four: tuple[Any, ...]) -> Box:
 def _whole_image(path: Path) -> Box:
     """The image as it is seen: turned as its EXIF says. Only the header is read; a damaged or missing file is found when it is decoded."""
     try:
-        with warnings.catch_warnings(action="ignore"), Image.open(path) as image:
+        with warnings.catch_warnings(action="ignore"), opened(path) as file, Image.open(file) as image:
             turned = image.getexif().get(ExifTags.Base.Orientation, 1) >= 5
             width, height = image.size[::-1] if turned else image.size
-    except (OSError, Image.DecompressionBombError):
+    except Exception:  # of a broken file Pillow's plugins raise what they like
         return 0, 0, 1, 1
     return 0, 0, width, height
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from likewise.data.dataset import Dataset
 from likewise.data.readers.class_folders import image_extensions, images_below
 from likewise.data.readers.listing import ListedImage, dataset_of
+from likewise.formats.regular_file import is_regular
+from likewise.formats.text_files import read_lines
 
 LIST = ".txt"
 
 
 def is_image_file(path: Path) -> bool:
-    return path.suffix.lower() in image_extensions() and path.is_file()
+    return path.suffix.lower() in image_extensions() and is_regular(path)
 
 
 def recognises_unlabelled(path: Path) -> bool:
@@ -29,16 +31,9 @@ def read_unlabelled(path: Path, *, strict: bool = False) -> Dataset:
     if path.is_dir():
         return images_of([path / file for file in images_below(path)], name=path.resolve().name or "folder", strict=strict)
     if path.suffix.lower() == LIST:
-        return images_of([path.parent / line for line in _lines(path)], name=path.stem, strict=strict)
+        lines = read_lines(path, expected="the path of an image a line")
+        return images_of([path.parent / line for line in lines], name=path.stem, strict=strict)
     return images_of([path], name=path.name, strict=strict)
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as fault:
-        raise ValueError(f"{path} is not UTF-8 text ({fault.reason}): expected the path of an image a line") from fault
-    return [line.strip() for line in lines if line.strip()]
 
 
 def images_of(paths: Sequence[Path], *, name: str, strict: bool = False) -> Dataset:

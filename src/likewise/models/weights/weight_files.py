@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
+
+from likewise.formats.tensor_files import read_pickled_tensors, read_safetensors
 
 SHOWN = 4  # names of each kind in a message
 PICKLED = (".pth", ".pt")
@@ -29,21 +29,27 @@ def load_weights(module: nn.Module, path: Path, *, ignore: tuple[str, ...] = ())
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of the file by name, on the CPU; taken out of {"state_dict": ...} and without "module." before every name."""
-    if not path.is_file():
+    if not path.exists():
         raise ValueError(f"weights {path}: no such file; give the path of a .safetensors, .pth or .pt file")
     if path.suffix == ".safetensors":
-        try:
-            return load_file(path)
-        except SafetensorError as fault:
-            raise ValueError(f"weights {path}: not a safetensors file, or cut off ({fault}): fetch it again") from fault
+        return _sound(read_safetensors(path), path)
     if path.suffix not in PICKLED:
         raise ValueError(f"weights {path}: the ending {path.suffix!r} is unknown; expected .safetensors, .pth or .pt")
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as fault:  # broken zip files, broken pickles and refused code have no common type
-        what = "broken, or more than tensors, which could run code and is not loaded"
-        raise ValueError(f"weights {path}: {what} ({type(fault).__name__}); save the state_dict alone, best as .safetensors") from fault
-    return _state_dict(content, path)
+    return _sound(_state_dict(read_pickled_tensors(path), path), path)
+
+
+def _sound(state: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """The tensors, each found to hold as many numbers as it says, and finite ones."""
+    for name, tensor in state.items():
+        if (
+            tensor.layout != torch.strided
+            or tensor.is_quantized
+            or tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes()
+        ):
+            raise ValueError(f"weights {path}: {name} is sparse, quantised, or says it holds more than the file does: save plain tensors")
+        if (tensor.is_floating_point() or tensor.is_complex()) and not tensor.isfinite().all():
+            raise ValueError(f"weights {path}: {name} holds NaN or infinity: fetch the file again, or train again")
+    return state
 
 
 def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:

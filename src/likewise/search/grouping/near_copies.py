@@ -23,7 +23,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from likewise.data.dataset import Box
-from likewise.data.packing.decode import Undecodable, decode
+from likewise.data.packing.decode import Undecodable, decode, image_bytes
 from likewise.files import file_digest
 from likewise.progress import ProgressCallback
 from likewise.search.filters import Filter
@@ -155,7 +155,7 @@ def _as_indexed(item: Item) -> Image.Image | None:
     try:
         if file_digest(Path(item.path)) != digest:
             return None
-        pixels = decode(Path(item.path).read_bytes(), side=None, box=_box_of(box) if box else None)
+        pixels = decode(image_bytes(Path(item.path)), side=None, box=_box_of(box) if box else None)
     except (OSError, Undecodable):
         return None
     return Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())

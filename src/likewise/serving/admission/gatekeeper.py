@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from likewise.serving.admission.access import Access, check_origin
-from likewise.serving.admission.limits import ClientRates, Limits
+from likewise.serving.admission.client_limits import ClientLimits, ClientRates
 from likewise.serving.admission.refusals import Headers, Refusal, wants_page
 
 Scope = MutableMapping[str, Any]
@@ -36,7 +36,7 @@ class Gatekeeper:
     in this order, before a byte of the body is read.
     """
 
-    def __init__(self, application: Application, access: Access, limits: Limits) -> None:
+    def __init__(self, application: Application, access: Access, limits: ClientLimits) -> None:
         self.application, self.access, self.limits = application, access, limits
         self.rates = ClientRates(limits)
         self.num_at_once = 0

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
-from likewise.serving.admission.limits import Limits
+from likewise.serving.admission.client_limits import ClientLimits
 from likewise.serving.admission.refusals import Refusal
 
 LINGER = 1.0  # seconds for which a body that is refused is still read and dropped, so that the client gets to read why
@@ -21,7 +21,7 @@ OVERHEAD = 10_000  # bytes of a form around its file
 
 
 @asynccontextmanager
-async def uploaded(request: Request, limits: Limits) -> AsyncIterator[BinaryIO | None]:
+async def uploaded(request: Request, limits: ClientLimits) -> AsyncIterator[BinaryIO | None]:
     """The file `image` of a form, on the disk where it is large; None where the request has no body. A Refusal for anything else."""
     length = request.headers.get("content-length", "")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -46,7 +46,7 @@ async def uploaded(request: Request, limits: Limits) -> AsyncIterator[BinaryIO |
         await form.close()
 
 
-async def _form(request: Request, limits: Limits) -> FormData:
+async def _form(request: Request, limits: ClientLimits) -> FormData:
     """Parsed as it comes in, whatever length was announced."""
     taken, until = 0, time.monotonic() + limits.seconds
     refusals: list[Refusal] = []
@@ -86,5 +86,5 @@ async def _drop(request: Request) -> None:
         return
 
 
-def _too_large(limits: Limits) -> Refusal:
+def _too_large(limits: ClientLimits) -> Refusal:
     return Refusal(413, f"the picture is larger than {limits.upload_bytes / 1e6:g} MB: send a smaller one")

@@ -25,7 +25,7 @@ def run_serve(
     if not all(map(find_spec, NEEDED)):
         raise ValueError('`likewise serve` needs FastAPI and uvicorn, which are not all installed: pip install "likewise[serve]"')
     from likewise.serving.admission.access import Access, is_local, new_token
-    from likewise.serving.admission.limits import Limits
+    from likewise.serving.admission.client_limits import ClientLimits
     from likewise.serving.search_app import make_app
     from likewise.serving.search_service import SearchService
     from likewise.serving.server import address_of, bind, serve_forever
@@ -33,7 +33,7 @@ def run_serve(
     console = Console(soft_wrap=True, highlight=False, markup=False)
     given = token or None
     made = new_token() if given is None and not is_local(host) else None
-    allowed = Limits(**limits)
+    allowed = ClientLimits(**limits)
     Access(given)  # a weak token is refused before anything is loaded
     listener = bind(host, port)
     with listener:

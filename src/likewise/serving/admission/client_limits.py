@@ -1,4 +1,4 @@
-"""Limits: how much of anything a client may ask for, so that one of them cannot take the service from the others."""
+"""Client limits: how much of anything a client may ask for, so that one of them cannot take the service from the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_CLIENTS = 10_000  # whose rates are remembered
 
 
 @dataclass(frozen=True)
-class Limits:
+class ClientLimits:
     """What `likewise serve` allows."""
 
     upload_bytes: int = 20_000_000
@@ -38,7 +38,7 @@ class Limits:
 class ClientRates:
     """A bucket a client: it holds `burst` requests at most and is filled again with `rate` a minute."""
 
-    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limits: ClientLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self.per_second, self.burst, self.clock = limits.rate / 60, limits.burst, clock
         self._left: dict[str, tuple[float, float]] = {}  # how much was left, and when
 
