@@ -56,6 +56,8 @@ def made_reproduction(names: list[str], **more: Any) -> Reproduction:
         for number, claim in enumerate(item.claims):
             verdict = VERDICTS[number % len(VERDICTS)]
             where = claim.part or next(iter(parts), "")
+            if claim.over == "parts":
+                where = item.part(next(iter(parts))).series
             rows = claim.each or ((claim.row,) if claim.over == "parts" else ("",))
             judged += [Judged(claim, where, verdict, "R@1: a 61.0, b 58.2", claim.refuted_by, row) for row in rows]
         results.append(ItemResult(item, parts, needs, tuple(judged)))

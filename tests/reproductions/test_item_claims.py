@@ -126,6 +126,23 @@ def test_series_of_parts_saturate_one_by_one(tmp_path: Path) -> None:
     assert verdicts(found) == [("p", "a", "confirmed"), ("q", "a", "contradicted")]
 
 
+def test_parts_stand_for_those_of_another_series(tmp_path: Path) -> None:
+    """What is claimed of two parts is asked of their like under other conditions, each pair by itself."""
+    parts = (
+        *(PaperPart(name, "glyphs", "quick", title=f"part {name}") for name in ("one", "two")),
+        *(PaperPart(f"{name}'", "glyphs", "quick", title=f"{name} again", series="again", stands_for=name) for name in ("one", "two")),
+    )
+    item = item_of(Above(says="two is better", over="parts", better="two", worse=("one",), row="a"), parts=parts)
+    ran = {"one": part_of({"a": 0.5}), "two": part_of({"a": 0.6}), "one'": part_of({"a": 0.7}), "two'": part_of({"a": 0.6})}
+    found = judged(item, ran, tmp_path)
+    assert verdicts(found) == [("", "a", "confirmed"), ("again", "a", "contradicted")]
+    assert "two again less one again -10.0" in found[1].evidence
+    alone = judged(item, {name: ran[name] for name in ("one", "one'", "two'")}, tmp_path, {"two": "no time"})
+    assert verdicts(alone) == [("again", "a", "contradicted")]
+    with pytest.raises(ValueError, match="'three'"):
+        item_of(parts=(*parts, PaperPart("x", "glyphs", "quick", stands_for="three")))
+
+
 def test_the_order_is_that_of_the_published_figures(tmp_path: Path) -> None:
     published = {"one": {"a": {"R@1": 50.0}, "b": {"R@1": 70.0}, "c": {"R@1": 60.0}}}
     item = item_of(Ordered(says="as published", part="one"), published=published)

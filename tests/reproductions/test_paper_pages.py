@@ -23,6 +23,7 @@ from likewise.reproductions.pages.claim_summary import (
 from likewise.reproductions.pages.paper_charts import pictures
 from likewise.reproductions.pages.paper_markdown import markdown_table
 from likewise.reproductions.pages.side_by_side import grids, set_up, side_by_side
+from likewise.reproductions.pages.what_lacks import lacking_parts, lacks, takes_in_words
 from likewise.reproductions.paper_claims import Above, Alike, Best, Between, Ordered, Separates
 from likewise.reproductions.paper_item import load_item
 from likewise.reproductions.reproduction import ItemResult, PartResult, Reproduction
@@ -225,3 +226,34 @@ def test_claims_show_the_papers_figures(reproduction: Reproduction) -> None:
     assert published.place == "Stanford Online Products, BN-Inception"
     (ours,) = best.ours
     assert ours.place == "CUB-200-2011, ResNet-50"
+
+
+def test_what_was_not_run_is_summed_up_by_what_it_needs(reproduction: Reproduction, tmp_path: Path) -> None:
+    """Minutes are those of the items' files, and no part is lost or told twice."""
+    needs = "it needs weights of resnet50_v1"
+    without = [
+        replace(result, parts={}, needs=result.needs | {part.name: needs for part in result.item.parts if part.name in result.parts})
+        for result in reproduction.items
+    ]
+    found = {lack.needs: lack for lack in lacks(without)}
+    items = {result.item.name: result.item for result in without}
+    asked = [part for item in items.values() for part in item.parts]
+    assert sum(lack.num_parts for lack in found.values()) == len(asked)
+    table, figure = (dict(lacking_parts(result)) for result in without if result.item.name in ("rll/table-1", "unbiased/figure-2"))
+    assert table["CUB-200-2011, ResNet-50"] == f"{needs}; it takes about 20 minutes of an H200 a seed"
+    assert figure["8 images, ResNet-50"] == f"{needs}; it takes about 8 minutes of an H200 a seed"
+    minutes = sum(part.gpu_minutes for part in asked)
+    assert found[needs].gpu_minutes == minutes > 60
+    assert f"about {minutes / 60:.1f} hours of an H200 and about 50 minutes of one CPU core a seed" in found[needs].in_words
+    assert takes_in_words(0, 0) == ""
+    write_markdown(replace(reproduction, items=tuple(without)), tmp_path)
+    assert f"| {needs} | {found[needs].in_words} |" in (tmp_path / "README.md").read_text()
+
+
+def test_what_somebody_wrote_stands_on_top(reproduction: Reproduction, tmp_path: Path) -> None:
+    (tmp_path / "preface.md").write_text("All of it on *one* core.\n")
+    write_markdown(reproduction, tmp_path)
+    write_markdown(reproduction, tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert text.count("All of it on *one* core.") == 1
+    assert text.index("All of it on *one* core.") < text.index("## Claims by paper")

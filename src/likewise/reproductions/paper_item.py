@@ -80,9 +80,17 @@ class PaperPart:
     rows: tuple[str, ...] = ()  # empty: all of the item's
     row_conditions: dict[str, dict[str, Any]] = field(default_factory=dict)  # row -> settings of the protocol for it alone, in this part
     x: float | None = None  # where parts are the points of curves
-    series: str = ""  # which of several such curves it belongs to
+    series: str = ""  # which of several such curves it belongs to; parts of one series are what claims over parts set against each other
+    stands_for: str = ""  # the part that it is in another series, to claims over parts: 64 dimensions on other features
+    gpu_minutes: float = 0.0  # of an H200, that a seed of its rows takes beyond what other items train; 0: none, or not known
+    cpu_minutes: float = 0.0  # of one core, where that is enough
     published: bool = True  # False: the paper does not have it; the same question where we can ask it
     beside: str = ""  # the part whose published figures stand beside this one's; empty: its own, or the first of the same data
+
+    @property
+    def role(self) -> str:
+        """What claims over parts call it."""
+        return self.stands_for or self.name
 
     def conditions(self) -> Protocol:
         """The protocol with the settings that differ."""
@@ -196,6 +204,8 @@ class PaperItem:
             protocol = part.conditions()
             for name in (*part.rows, *part.row_conditions):
                 known_name(f"row of part {part.name} of {self.name}", name, self.rows)
+            if part.stands_for:
+                known_name(f"part that {part.name} of {self.name} stands for", part.stands_for, self.part_names)
             if part.beside:
                 known_name(f"published part beside {part.name} of {self.name}", part.beside, self.published)
             for name, row in self.rows_of(part).items():
@@ -216,7 +226,7 @@ class PaperItem:
             known_name(f"{claim.over[:-1]} in {what}", name, self.rows if claim.over == "rows" else self.part_names)
         judged_in = [part for part in self.parts if claim.part in ("", part.name)]
         if claim.over == "parts":
-            judged_in = [part for part in self.parts if not claim.names or part.name in claim.names]
+            judged_in = [part for part in self.parts if not claim.names or part.role in claim.names]
             if len({part.data for part in judged_in}) > 1:
                 raise ValueError(f"{what}: over parts of different data sets, whose classes are not the same: name parts of one")
         score = self.score_of(claim)

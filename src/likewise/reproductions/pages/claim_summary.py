@@ -145,12 +145,15 @@ def _ours(result: ItemResult, claim: PaperClaim, judged: Sequence[Judged]) -> tu
         if entry.verdict == "not run":
             continue
         if claim.over == "parts":
+            of_series = [part for part in item.parts if part.series == entry.part and part.name in result.parts]
+            ran = {part.role: result.parts[part.name] for part in of_series}
             figures = {
-                name: 100 * part.rows[entry.row].scores[score].mean
-                for name, part in result.parts.items()
+                role: 100 * part.rows[entry.row].scores[score].mean
+                for role, part in ran.items()
                 if entry.row in part.rows and score in part.rows[entry.row].scores
             }
-            placed.append(PlacedFigures(_row_title(item, entry.row), figures_in_words(claim, figures, part_titles(item, claim.names))))
+            place = ", ".join(filter(None, (entry.part, _row_title(item, entry.row))))
+            placed.append(PlacedFigures(place, figures_in_words(claim, figures, part_titles(item, claim.names))))
         elif entry.part in result.parts and isinstance(claim, Faster):
             placed.append(PlacedFigures(_part_title(item.part(entry.part)), _times(result, claim, entry.part)))
         elif entry.part in result.parts:

@@ -20,6 +20,7 @@ from likewise.reproductions.pages.sentences_of_papers import (
     when_and_how,
 )
 from likewise.reproductions.pages.side_by_side import Grid, Line, SideBySide, grids, parts_shown, set_up, side_by_side
+from likewise.reproductions.pages.what_lacks import lacking_parts
 from likewise.reproductions.paper_item import PAPERS, REPORTED
 from likewise.reproductions.reproduction import ItemResult, JointVerdict, Reproduction
 from likewise.wording import NONE, count_of
@@ -130,7 +131,6 @@ def _item_section(result: ItemResult, claims: Sequence[SummedClaim]) -> Markup:
     ]
     blocks = [_grid(result, grid) for grid in grids(result)]
     blocks += [_part(result, side_by_side(result, part)) for part in parts_shown(item, result)]
-    lacking = [(part.title or part.name, result.needs[part.name]) for part in item.parts if part.name in result.needs]
     return tag(
         "section",
         {"id": _anchor(result)},
@@ -138,7 +138,7 @@ def _item_section(result: ItemResult, claims: Sequence[SummedClaim]) -> Markup:
         tag("p", {}, item.asks, " ", tag("small", {}, f"({item.where})")),
         tag("div", {"class": "charts"}, *drawn) if drawn else "",
         *blocks,
-        _needs(lacking, "What was not run, and what it needs"),
+        _needs(lacking_parts(result), "What was not run, and what it needs"),
         tag("ul", {"class": "notes"}, *(tag("li", {}, note) for note in item.notes)) if item.notes else "",
         tag("h3", {"id": f"{_anchor(result)}-claims"}, "What is claimed"),
         *(_claim(result, summed) for summed in claims),

@@ -24,6 +24,7 @@ from likewise.reproductions.pages.sentences_of_papers import (
     when_and_how,
 )
 from likewise.reproductions.pages.side_by_side import Grid, Line, SideBySide, grids, parts_shown, set_up, side_by_side
+from likewise.reproductions.pages.what_lacks import lacking_parts, lacks
 from likewise.reproductions.paper_item import PAPERS, REPORTED
 from likewise.reproductions.reproduction import VERDICTS, ItemResult, JointVerdict, Reproduction
 from likewise.wording import NONE, count_of
@@ -41,13 +42,14 @@ HEADS = ("claim", "the paper's figures", "ours", "verdict")
 Images = Mapping[str, Sequence[tuple[Picture, str]]]  # item -> its pictures, and the files they are in
 
 
-def summary_markdown(reproduction: Reproduction) -> str:
-    """README.md: all claims with their verdicts, and how to read them."""
+def summary_markdown(reproduction: Reproduction, preface: str = "") -> str:
+    """README.md: all claims with their verdicts, and how to read them. preface: what somebody wrote of them, which stands on top."""
     claims = all_claims(reproduction)
     papers = [paper for paper in PAPERS if any(result.item.paper == paper for result in reproduction.items)]
     blocks = ["# What is true in these papers, under equal conditions", _count(claims)]
     blocks += [f"**{STAND_IN}**"] if reproduction.is_stand_in else []
-    blocks += [ABOUT_VERDICTS, ABOUT_PARTS, _counts(claims, papers)]
+    blocks += [preface.strip()] if preface.strip() else []
+    blocks += ["## Claims by paper", _counts(claims, papers), ABOUT_VERDICTS, ABOUT_PARTS, *_not_run(reproduction)]
     for paper in papers:
         of_paper = [summed for summed in claims if summed.item.paper == paper]
         blocks += [
@@ -83,6 +85,12 @@ def _counts(claims: Sequence[SummedClaim], papers: Sequence[str]) -> str:
         counts = counted([summed for summed in claims if summed.item.paper == paper])
         rows.append((f"[{PAPERS[paper].title}]({paper}.md)", *(str(counts[verdict]) for verdict in VERDICTS)))
     return markdown_table(("paper", *VERDICTS), rows)
+
+
+def _not_run(reproduction: Reproduction) -> list[str]:
+    found = lacks(reproduction.items)
+    rows = [(lack.needs, lack.in_words) for lack in found]
+    return ["## What was not run, and what it takes", markdown_table(("it needs", "for"), rows)] if found else []
 
 
 def _how(reproduction: Reproduction) -> list[str]:
@@ -123,7 +131,7 @@ def _item(result: ItemResult, images: Sequence[tuple[Picture, str]]) -> list[str
         blocks += _grid(result, grid)
     for part in parts_shown(item, result):
         blocks += _part(result, side_by_side(result, part))
-    lacking = [f"- {part.title or part.name}: {result.needs[part.name]}" for part in item.parts if part.name in result.needs]
+    lacking = [f"- {title}: {needs}" for title, needs in lacking_parts(result)]
     if lacking:
         blocks.append(_folded("What was not run, and what it needs", "\n".join(lacking)))
     if item.notes:

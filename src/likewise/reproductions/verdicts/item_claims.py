@@ -60,7 +60,7 @@ def _over_rows(item: PaperItem, claim: PaperClaim, parts: Mapping[str, PartResul
 
 def _over_parts(item: PaperItem, claim: PaperClaim, parts: Mapping[str, PartResult], looks: Looks) -> Iterator[Judged]:
     """For every series of parts and every row that is seen in at least two of them."""
-    named = [part for part in item.parts if not claim.names or part.name in claim.names]
+    named = [part for part in item.parts if not claim.names or part.role in claim.names]
     for series in dict.fromkeys(part.series for part in named):
         members = [part for part in named if part.series == series]
         rows = claim.each or ((claim.row,) if claim.row else tuple(item.rows))
@@ -107,7 +107,8 @@ def _ground_of_rows(item: PaperItem, part: PaperPart, result: PartResult, score:
 
 
 def _ground_of_parts(item: PaperItem, members: Sequence[PaperPart], parts: Mapping[str, PartResult], row: str, score: str) -> Ground:
-    ran = {part.name: parts[part.name] for part in members if part.name in parts}
+    """By what claims call the parts."""
+    ran = {part.role: parts[part.name] for part in members if part.name in parts}
     rows = {name: result.rows[row] for name, result in ran.items() if row in result.rows and score in result.rows[row].scores}
     digests = {ran[name].test_digest for name in rows}
     if len(digests) > 1:  # the same data set in two versions: nothing can be paired
@@ -116,14 +117,14 @@ def _ground_of_parts(item: PaperItem, members: Sequence[PaperPart], parts: Mappi
         score=score,
         **_figures_of(rows, score),
         class_sizes=ran[next(iter(rows))].class_sizes if rows else None,
-        x={part.name: part.x for part in members if part.x is not None},
+        x={part.role: part.x for part in members if part.x is not None},
         published={
-            part.name: item.published[part.name][row][score] for part in members if score in item.published.get(part.name, {}).get(row, {})
+            part.role: item.published[part.name][row][score] for part in members if score in item.published.get(part.name, {}).get(row, {})
         },
         missing={name: result.left_out[row] for name, result in ran.items() if row in result.left_out},
-        waiting={part.name: "it was not run" for part in members if part.name not in ran}
+        waiting={part.role: "it was not run" for part in members if part.role not in ran}
         | {name: result.waiting[row] for name, result in ran.items() if row in result.waiting},
-        titles={part.name: part.title for part in members},
+        titles={part.role: part.title for part in members},
     )
 
 
