@@ -30,6 +30,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "sealing",
         "limits",
         "formats",
+        "own_code",
+        "registries",
     ),
     ("pairs", "rows", "losses", "mining", "references", "collective", "engines", "objectives", "pair_weighting", "unit_vectors"),
     ("samplers",),
@@ -73,6 +75,7 @@ PUBLIC = (
     "reproduce",
     "rerank",
     "train",
+    "trust",
     "verdict",
     "whiten",
 )

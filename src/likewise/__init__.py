@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from likewise.models.embedder import Embedder
     from likewise.models.whitening import whiten
     from likewise.objectives import Objective, objective
+    from likewise.own_code import trust
     from likewise.pair_weighting import DesignedByWeights, pair_weights
     from likewise.reports.comparison_report import compare
     from likewise.reproductions.reproduce import reproduce
@@ -47,6 +48,7 @@ __all__ = [
     "reproduce",
     "rerank",
     "train",
+    "trust",
     "verdict",
     "whiten",
 ]
@@ -75,6 +77,7 @@ _WHERE = {
     "reproduce": "likewise.reproductions.reproduce",
     "rerank": "likewise.evaluation.reranking",
     "train": "likewise.training.train",
+    "trust": "likewise.own_code",
     "verdict": "likewise.evaluation.certainty.verdict",
     "whiten": "likewise.models.whitening",
 }

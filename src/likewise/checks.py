@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import inspect
 from abc import ABCMeta
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     _ProtocolMeta = ABCMeta
 else:
     _ProtocolMeta = type(Protocol)
-
-Made = TypeVar("Made")
 
 
 class ByMethods(_ProtocolMeta):
@@ -60,22 +57,6 @@ def known_name(kind: str, name: str, names: Iterable[str]) -> str:
     close = close_name(name, names)
     hint = f"did you mean {close!r}?" if close else f"known are {', '.join(sorted(names))}"
     raise ValueError(f"unknown {kind} {name!r}: {hint}")
-
-
-def from_registry(
-    kind: str,
-    name: str,
-    registry: Mapping[str, Callable[..., Made]],
-    settings: Mapping[str, Any],
-    *,
-    where_taken: Mapping[str, Any] | None = None,
-) -> Made:
-    """What the registry's entry of this name makes of the settings; those in `where_taken` reach it only if it takes them."""
-    make = registry[known_name(kind, name, registry)]
-    accepted = inspect.signature(make).parameters
-    for setting in settings:
-        known_name(f"setting of {name}", setting, accepted)
-    return make(**{**settings, **{setting: value for setting, value in (where_taken or {}).items() if setting in accepted}})
 
 
 def close_name(name: str, names: Iterable[str]) -> str | None:

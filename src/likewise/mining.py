@@ -9,8 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from likewise.checks import ByMethods, from_registry, require_frozen
+from likewise.checks import ByMethods, require_frozen
 from likewise.pairs import Pairs, Side, masked_max, masked_min, semihard_negative
+from likewise.registries import from_registry
 
 
 class Miner(Protocol):

@@ -199,7 +199,7 @@ def test_the_best_is_kept_anew_where_another_has_become_it(tmp_path: Path) -> No
 
 
 def test_methods_after_a_plus() -> None:
-    there = (load_method("raw"), load_method("margin"))
+    there = tuple(load_method(name).for_protocol("quick") for name in ("raw", "margin"))
     assert [method.name for method in methods_of(None, "quick", there=there)] == ["raw", "margin"]
     assert [method.name for method in methods_of("+circle", "quick", there=there)] == ["raw", "margin", "circle"]
     assert [method.name for method in methods_of(["+circle", "supcon", "+raw"], "quick", there=there)] == [

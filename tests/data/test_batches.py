@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from likewise.data import batches as module
-from likewise.data.augmentation import AUGMENTATIONS, Augmentation, choose
-from likewise.data.batches import Batches, copied_batch, gathered_batch, keep_resident, make_batch, named_augmentation
+from likewise.data.augmentation import AUGMENTATIONS, Augmentation, choose, named_augmentation
+from likewise.data.batches import Batches, copied_batch, gathered_batch, keep_resident, make_batch
 from likewise.data.dataset import Dataset, Pixels
 from likewise.data.packing.cache import pack
 from likewise.data.packing.packed import PackedImages, concrete_device, pack_pixels

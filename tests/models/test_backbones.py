@@ -281,7 +281,7 @@ class OneLayer(StagedBackbone):
 
 
 def test_a_backbone_of_ones_own_is_a_line_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match=r"unknown backbone 'one_layer'.*first: likewise\.models\.BACKBONES\['one_layer'\] = its class"):
+    with pytest.raises(ValueError, match=r"unknown backbone 'one_layer'.*one of your own has an address: FILE\.py:Name"):
         make_backbone("one_layer", in_features=6)
     monkeypatch.setitem(BACKBONES, "one_layer", OneLayer)
     assert isinstance(make_backbone("one_layer", in_features=6), OneLayer)

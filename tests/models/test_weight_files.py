@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from likewise.data.batches import named_augmentation
+from likewise.data.augmentation import named_augmentation
 from likewise.models import load_weights
 from likewise.models.backbones import make_backbone
 from likewise.models.embedder import Embedder, Preprocessing

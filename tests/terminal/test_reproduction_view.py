@@ -71,7 +71,7 @@ def test_lines_where_nobody_looks(capsys: pytest.CaptureFixture[str], monkeypatc
 
 
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "likewise", "reproduce", "rll/table-3", "--quick", "--seeds", "40"]
+    command = [sys.executable, "-m", "likewise", "reproduce", "rll/table-3", "--quick", "--seeds", "8"]
     command += ["--out", str(tmp_path), "--device", "cpu", "--jobs", "1"]
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 200

@@ -18,7 +18,7 @@ from likewise.addresses import shown_words, without_secrets
 from likewise.comparison.folder import BEST, NETWORKS, ComparisonFolder, open_folder, plan_in
 from likewise.comparison.gather import Gatherer
 from likewise.comparison.plan import Piece, Plan
-from likewise.comparison.plan_progress import OnProgress, Progress
+from likewise.comparison.plan_progress import OnProgress, Progress, check_code
 from likewise.comparison.request import Request, make_plan, read_datasets, with_suited_protocol
 from likewise.comparison.results import ComparisonResults, MethodResult
 from likewise.comparison.running.database import storage_faults_explained
@@ -99,6 +99,7 @@ def carry_out(comparison: Opened, watch: Stopwatch, *, on_progress: OnProgress, 
     context, store = comparison.context, comparison.store
     progress = store.progress()
     if not progress.is_complete:
+        check_code(progress)
         if progress.plan.device != device_kind(context.device):
             raise ValueError(
                 f"the comparison in {context.folder} was begun on {progress.plan.device} and this is {context.device}, whose scores do "

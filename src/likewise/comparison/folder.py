@@ -14,6 +14,7 @@ from typing import Any
 from likewise.addresses import Address, without_secrets
 from likewise.comparison.baselines import BASELINES
 from likewise.comparison.plan import Plan
+from likewise.comparison.plan_progress import Progress, check_code
 from likewise.comparison.running.database import sqlite_url, use_write_ahead_log
 from likewise.comparison.running.store import Store
 from likewise.configuration import as_table, differing
@@ -80,7 +81,10 @@ def open_folder(
             if unlike is not None:
                 what = "give the same values to go on with it (more --seeds, or --methods +NAME, add to it), or --out another folder"
                 raise ValueError(f"{path} holds another comparison: {unlike}; {what}")
-            if grown(0) is before or database.extend(grown):
+            if grown(0) is before:
+                return folder, about
+            check_code(Progress(grown(0), database.claims()))  # what could not be trained here is not planned here
+            if database.extend(grown):
                 return folder, about
 
 

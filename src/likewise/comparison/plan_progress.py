@@ -16,7 +16,9 @@ from likewise.comparison.sweeping.sweeps import method_at
 from likewise.comparison.tuning import INSIDE, edge_of, next_rate, survivors, winner
 from likewise.configuration import with_settings
 from likewise.methods import RATE, Method
+from likewise.own_code import at_address
 from likewise.protocols import Protocol
+from likewise.registries import is_here
 
 
 class Progress:
@@ -224,3 +226,13 @@ class Progress:
 
 
 OnProgress: TypeAlias = Callable[[Progress], None]
+
+
+def check_code(progress: Progress) -> None:
+    """A ValueError where something is left to train with a loss, a miner, a sampler or a backbone of the user's that is not known here."""
+    left = {piece.method for piece in progress.expected() if piece.kind in ("trial", "final") and not progress.is_done(piece)}
+    for method in progress.plan.compared:
+        if method.name in left:
+            for name in (*method.names, *progress.plan.protocol.names):
+                if not is_here(name):
+                    at_address(name)  # whose fault has the words

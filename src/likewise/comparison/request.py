@@ -17,12 +17,13 @@ from likewise.comparison.plan import CANNOT_TUNE, Plan, Source
 from likewise.comparison.sweeping.sweep_notes import absence_notes
 from likewise.comparison.sweeping.sweeps import checked_sweeps
 from likewise.comparison.tuning import check_trials, draw_sets, tuning_folds
-from likewise.configuration import Choice, Uniform, divided, with_settings
+from likewise.configuration import Choice, Uniform, as_table, differing, divided, with_settings
 from likewise.data.dataset import Dataset, Features
 from likewise.data.readers import read
 from likewise.data.splits import SPLIT_SEED, Fold, Split, split
 from likewise.environment import device_kind
 from likewise.files import file_digest
+from likewise.losses import AnyLoss
 from likewise.methods import METHODS, Method, load_method
 from likewise.models.weights.pretrained import WEIGHTS
 from likewise.protocols import PROTOCOLS, Equal, Protocol, Tune, load_protocol
@@ -48,7 +49,8 @@ ADAPT = "`likewise adapt`, which judges on the training classes"
 MANY = ("papers", "all")  # names of many methods
 
 Labels: TypeAlias = npt.NDArray[np.int64]
-MethodsAsked: TypeAlias = str | Path | Method | Sequence[str | Path | Method]
+MethodAsked: TypeAlias = str | Path | Method | AnyLoss
+MethodsAsked: TypeAlias = MethodAsked | Sequence[MethodAsked]
 DataAsked: TypeAlias = str | Path | Dataset | Sequence[str | Path | Dataset]
 
 
@@ -56,8 +58,8 @@ DataAsked: TypeAlias = str | Path | Dataset | Sequence[str | Path | Dataset]
 class Request:
     """What a comparison is asked to do.
 
-    methods: names, .toml files or Methods; "papers", "all"; "+name": beside those that are there; None: those that are there, or ten of
-    the papers'.
+    methods: names, .toml files, Methods or loss objects; "papers", "all"; "+name": beside those that are there; None: those that are
+    there, or ten of the papers'.
     data: what `likewise.data.readers.read` takes, a Dataset, or several, over which ranks are averaged.
     protocol: a name, a .toml file or a Protocol; None: the one that suits the data and the machine.
     settings: values of its fields that differ, by name.
@@ -130,7 +132,7 @@ def methods_of(asked: MethodsAsked | None, protocol: str, *, there: Sequence[Met
     Names after a "+" are added to those that are there already, or else to the ten. Each has its paper's own settings where the protocol
     is that paper's.
     """
-    given = [] if asked is None else [asked] if isinstance(asked, (str, Path, Method)) else list(asked)
+    given = [] if asked is None else list(asked) if isinstance(asked, Sequence) and not isinstance(asked, str) else [asked]
     adds = bool(given) and isinstance(given[0], str) and given[0].startswith("+")
     methods: dict[str, Method] = {}
     if asked is None or adds:
@@ -145,8 +147,9 @@ def methods_of(asked: MethodsAsked | None, protocol: str, *, there: Sequence[Met
                     "comparison has of itself"
                 )
             if adds and method.name in methods:
+                _check_unchanged(methods[method.name], method.for_protocol(protocol))
                 continue  # the same command goes on with what it began
-            if entry not in MANY and method.name in methods:
+            if (not isinstance(entry, str) or entry not in MANY) and method.name in methods:
                 raise ValueError(f"method {method.name!r} is given twice: give each once (a file with another name is another method)")
             methods[method.name] = method.for_protocol(protocol)
     if not methods:
@@ -154,8 +157,17 @@ def methods_of(asked: MethodsAsked | None, protocol: str, *, there: Sequence[Met
     return tuple(methods.values())
 
 
-def _named_methods(entry: str | Path | Method) -> list[Method]:
-    if entry not in MANY:
+def _check_unchanged(there: Method, given: Method) -> None:
+    """Refuses a method of a name that is taken, so that no score of one is shown as the other's."""
+    differences = differing(as_table(replace(there, grid={})), as_table(replace(given, grid={})))
+    if differences:
+        first = differences[0]
+        what = f"its {first.name} is {first.before} there and {first.now} here"
+        raise ValueError(f"method {given.name!r} is there already, and another: {what}; give the file another name to add it beside")
+
+
+def _named_methods(entry: MethodAsked) -> list[Method]:
+    if not isinstance(entry, str) or entry not in MANY:
         return [load_method(entry)]
     return [method for method in map(load_method, METHODS) if entry == "all" or method.paper not in OF_OTHERS]
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from likewise.data.draws import uniforms
+from likewise.registries import registered
 
 Crop = Literal["resized", "random", "centre", "whole"]
 Range = tuple[float, float]
@@ -114,6 +115,14 @@ AUGMENTATIONS: dict[str, Augmentation] = {
     "whole28": Augmentation(28, "whole", mean=HALF, std=HALF),
     "none": Augmentation(None, "whole", mean=HALF, std=HALF),  # small images as they are
 }
+
+
+def named_augmentation(given: Augmentation | str) -> Augmentation:
+    """An augmentation itself, or the one of that name, or at that address of the user's code."""
+    augmentation = registered("augmentation", given, AUGMENTATIONS) if isinstance(given, str) else given
+    if not isinstance(augmentation, Augmentation):
+        raise ValueError(f"{given} is a {type(augmentation).__name__}: expected a likewise.data.augmentation.Augmentation")
+    return augmentation
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from likewise.checks import known_name
-from likewise.data.augmentation import AUGMENTATIONS, Augmentation, Choices, Colour, Int64s, choose
+from likewise.data.augmentation import Augmentation, Choices, Colour, Int64s, choose, named_augmentation
 from likewise.data.batch_check import Numbers, check_batch
 from likewise.data.colour import erased, jittered
 from likewise.data.crops import copied_crops, crop_numbers, gathered_crops, num_taps
@@ -104,13 +103,6 @@ class Batches:
                     needs_two_classes=self.needs_positive_pair,
                 )
             yield Batch(images, _moved(labels, self.device), positions)
-
-
-def named_augmentation(augmentation: Augmentation | str) -> Augmentation:
-    """An augmentation itself, or the one of that name."""
-    if isinstance(augmentation, Augmentation):
-        return augmentation
-    return AUGMENTATIONS[known_name("augmentation", augmentation, AUGMENTATIONS)]
 
 
 def keep_resident(packed: PackedImages, device: torch.device | str) -> PackedImages:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from likewise.checks import from_registry
 from likewise.losses.angular import Angular
 from likewise.losses.arcface import ArcFace
 from likewise.losses.attention_ensemble import AttentionEnsemble
@@ -41,6 +40,7 @@ from likewise.losses.spectral_clustering import SpectralClustering
 from likewise.losses.structured_clustering import StructuredClustering
 from likewise.losses.supcon import SupCon
 from likewise.losses.triplet import Triplet
+from likewise.registries import from_registry
 
 LOSSES: dict[str, type[AnyLoss]] = {
     # the papers'

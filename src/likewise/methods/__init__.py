@@ -13,7 +13,11 @@ from likewise.checks import known_name
 from likewise.configuration import Choice, Named, Uniform, converted, from_table, with_settings
 from likewise.formats.settings_files import read_toml
 from likewise.losses import LOSSES, AnyLoss, make_loss
+from likewise.methods.loss_objects import PAPER as OWN
+from likewise.methods.loss_objects import named_loss, words_of
 from likewise.mining import MINERS, Miner, make_miner
+from likewise.own_code import is_address, resolved_address
+from likewise.registries import checked_name, is_here, registered
 from likewise.samplers import SAMPLERS, BatchSampler
 from likewise.samplers.sampler import FewClasses, Labels
 
@@ -82,13 +86,16 @@ class Method:
     under: dict[str, dict[str, Any]] = field(default_factory=dict)  # protocol -> dotted name -> value: the paper's own settings there
 
     def __post_init__(self) -> None:
-        loss = LOSSES[known_name("loss", self.loss.name, LOSSES)]
-        _check(f"setting of {self.loss.name}", self.loss, inspect.signature(loss).parameters)
-        if self.mining is not None:
-            miner = MINERS[known_name("miner", self.mining.name, MINERS)]
-            _check(f"setting of {self.mining.name}", self.mining, inspect.signature(miner).parameters)
-        sampler = SAMPLERS[known_name("sampler", self.sampler.name, SAMPLERS)]
-        _check(f"setting of the {self.sampler.name} sampler", self.sampler, sampler.settings_of_methods())
+        for table in REGISTRIES:
+            named = getattr(self, table)
+            if named is not None:
+                named = _checked(table, named)
+                object.__setattr__(self, table, named)  # with the digest of code of the user's
+                if is_here(named.name):
+                    accepted = _accepted(table, named)
+                    whose = f"the {named.name} sampler" if table == "sampler" else named.name
+                    for name in named.settings:
+                        known_name(f"setting of {whose}", name, accepted)
         for name in (RATE, HEAD_RATE):
             for table in ("search", "grid"):
                 if name in getattr(self, table):
@@ -110,12 +117,15 @@ class Method:
         return replace(changed, under={}, search=search, grid=grid)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Of the loss, the miner and the sampler: out of a registry, or addresses of the user's code."""
+        return tuple(named.name for table in REGISTRIES if (named := getattr(self, table)) is not None)
+
+    @property
     def dotted_names(self) -> tuple[str, ...]:
         """Every setting that stands behind a dot: of head, rates and ensemble, and of the loss, miner and sampler that it has."""
         tables = {name: [entry.name for entry in fields(getattr(self, name))] for name in ("head", "rates", "ensemble")}
-        tables["loss"] = list(inspect.signature(LOSSES[self.loss.name]).parameters)
-        tables["mining"] = [] if self.mining is None else list(inspect.signature(MINERS[self.mining.name]).parameters)
-        tables["sampler"] = list(SAMPLERS[self.sampler.name].settings_of_methods())
+        tables |= {table: [] if getattr(self, table) is None else list(_accepted(table, getattr(self, table))) for table in REGISTRIES}
         return tuple(f"{table}.{name}" for table, names in tables.items() for name in names)
 
     def make_loss(self, *, num_classes: int | None = None, dim: int | None = None) -> AnyLoss:
@@ -139,16 +149,19 @@ class Method:
         num_ranks: int = 1,
     ) -> BatchSampler:
         """The sampler with the method's settings, for batches of `batch` items."""
-        sampler = SAMPLERS[self.sampler.name]
         try:
             settings = self.sampler.settings | {"seed": seed, "rank": rank, "num_ranks": num_ranks}
-            return sampler.for_batch(labels, batch, settings, few_classes=few_classes)
+            return self.sampler_kind.for_batch(labels, batch, settings, few_classes=few_classes)
         except ValueError as fault:
             raise ValueError(f"{self.name}: {fault}") from fault
 
+    @property
+    def sampler_kind(self) -> type[BatchSampler]:
+        return registered("sampler", self.sampler.name, SAMPLERS)
+
     def with_fewer_images(self, batch: int) -> Method | None:
         """The method with so few images of a class that a batch of `batch` holds two classes; None where no fewer would do."""
-        settings = SAMPLERS[self.sampler.name].with_fewer_images(self.sampler.settings, batch)
+        settings = self.sampler_kind.with_fewer_images(self.sampler.settings, batch)
         if settings is None:
             return None
         loss = self.loss
@@ -157,16 +170,19 @@ class Method:
         return replace(self, loss=loss, sampler=replace(self.sampler, settings=settings))
 
 
-def load_method(name: str | Path | Method) -> Method:
-    """The method of this name, or of this .toml file."""
+def load_method(name: str | Path | Method | AnyLoss) -> Method:
+    """The method of this name, or of this .toml file; or what a loss object is with everything else as methods have it."""
     if isinstance(name, Method):
         return name
+    if not isinstance(name, str | Path):
+        of_loss, title, summary = words_of(name)
+        return Method(of_loss, title, OWN, summary or "a loss of your own", named_loss(name))
     path = Path(name)
     if path.suffix == ".toml":
         if not path.is_file():
             raise ValueError(f"there is no method file {path}: give the path of a .toml file or a name that `likewise methods` lists")
         return _read(path)
-    return _read(FOLDER / f"{known_name('method', str(name), METHODS)}.toml")
+    return _of_package(known_name("method", str(name), METHODS))
 
 
 def at(method: Method, name: str) -> Any:
@@ -177,7 +193,7 @@ def at(method: Method, name: str) -> Any:
         if part == "name" and parts[0] in REGISTRIES:
             value = None if value is None else value.name
         elif isinstance(value, Named):
-            accepted = inspect.signature(REGISTRIES[parts[0]][value.name]).parameters
+            accepted = inspect.signature(registered(parts[0], value.name, REGISTRIES[parts[0]])).parameters
             known_name(f"setting of {value.name}", part, accepted)
             value = value.settings.get(part, accepted[part].default)
         elif hasattr(value, part):
@@ -202,18 +218,46 @@ def typed(method: Method, name: str, value: Any) -> Any:
     owner = getattr(method, known_name("setting of methods", table, [entry.name for entry in fields(Method)]))
     if isinstance(owner, Named) and part not in ("", "name"):
         at(method, name)
-        return converted(value, get_type_hints(REGISTRIES[table][owner.name].__init__)[part], name)
+        return converted(value, get_type_hints(registered(table, owner.name, REGISTRIES[table]).__init__)[part], name)
     return at(with_settings(method, {name: value}), name)
 
 
 @lru_cache(maxsize=256)
+def _of_package(name: str) -> Method:
+    return _read(FOLDER / f"{name}.toml")
+
+
 def _read(path: Path) -> Method:
-    method = from_table(Method, {"name": path.stem, **read_toml(path)}, where=f"method file {path.name}")
+    table = {"name": path.stem, **read_toml(path)}
+    for key in REGISTRIES:
+        table |= {key: _beside(path, table[key])} if key in table else {}
+    method = from_table(Method, table, where=f"method file {path.name}")
     for name in method.search:
         at(method, name)
     return replace(method, grid={name: tuple(typed(method, name, value) for value in values) for name, values in method.grid.items()})
 
 
-def _check(kind: str, named: Named, accepted: Iterable[str]) -> None:
-    for name in named.settings:
-        known_name(kind, name, accepted)
+def _checked(table: str, named: Named) -> Named:
+    """With a name that is known, or an address of code that is resolved."""
+    kind = {"mining": "miner"}.get(table, table)
+    name = checked_name(kind, named.name, REGISTRIES[table])
+    if table == "sampler" and is_address(name) and is_here(name):
+        entry = registered(kind, name, SAMPLERS)
+        if not (inspect.isclass(entry) and issubclass(entry, BatchSampler)):
+            raise ValueError(f"{named.name} is no sampler: expected a class that derives from likewise.samplers.BatchSampler")
+    return named if name == named.name else replace(named, name=name)
+
+
+def _accepted(table: str, named: Named) -> Iterable[str]:
+    """The settings that a loss, a miner or a sampler takes from a method file."""
+    entry = registered(table, named.name, REGISTRIES[table])
+    return entry.settings_of_methods() if table == "sampler" else inspect.signature(entry).parameters
+
+
+def _beside(path: Path, given: Any) -> Any:
+    """What a method file says of a loss, a miner or a sampler, an address of code seen from the file's own folder."""
+    name = given.get("name") if isinstance(given, Mapping) else given
+    if not isinstance(name, str) or not is_address(name):
+        return given
+    resolved = resolved_address(name, folder=path.parent)
+    return {**given, "name": resolved} if isinstance(given, Mapping) else resolved

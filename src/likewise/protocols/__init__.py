@@ -14,6 +14,7 @@ from likewise.evaluation.metrics import DEFAULT_METRICS, METRICS
 from likewise.formats.settings_files import read_toml
 from likewise.models.weights.pretrained import WEIGHTS, find_weights
 from likewise.models.weights.weights_fit import check_weights
+from likewise.own_code import is_address, resolved_address
 from likewise.samplers.sampler import FewClasses
 
 FOLDER = Path(__file__).parent
@@ -23,6 +24,7 @@ Pooling = Literal["avg", "max", "avg+max", "gem"]
 Tune = Literal["rate", "all", "grid"]
 Equal = Literal["steps", "time"]
 TrainedPart = Literal["all", "high", "lora"]
+OF_CODE = ("backbone", "train_augmentation", "test_augmentation")  # may be addresses of the user's code (own_code.py)
 WEIGHTS_WORDS = ("required", "optional", "random")  # of `Protocol.weights`, beside names
 
 
@@ -90,8 +92,12 @@ class Protocol:
         if self.views > 1 and not self.frozen:
             raise ValueError(f"views={self.views} of a backbone that is trained: its images are drawn anew each step; leave views out")
         known_name("weights", self.weights, (*WEIGHTS_WORDS, *WEIGHTS))
-        for name in (self.train_augmentation, self.test_augmentation):
-            known_name("augmentation", name, AUGMENTATIONS)
+        for field in OF_CODE:
+            name = getattr(self, field)
+            if is_address(name):
+                object.__setattr__(self, field, resolved_address(name))  # with the digest of the code
+            elif field != "backbone":
+                known_name("augmentation", name, AUGMENTATIONS)
         for name in self.metrics:
             known_name("metric", name, METRICS)
         if not self.metrics or not self.ks or min(self.ks) < 1:
@@ -102,6 +108,11 @@ class Protocol:
             raise ValueError(f"trains={self.trains!r} while batch norms of the whole backbone learn: --set frozen_batch_norm=true as well")
         if not 0 <= self.validation < 1:
             raise ValueError(f"validation={self.validation}: expected a share of the training classes, such as 0.2, or 0 for none")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of what may be the user's own code."""
+        return tuple(getattr(self, field) for field in OF_CODE)
 
     def check_time(self, *, is_measured: bool = False) -> None:
         """Refuses seconds that would not count, and equal time of unknown length, unless trials measure it."""
@@ -162,9 +173,17 @@ def load_protocol(name: str | Path | Protocol) -> Protocol:
         if not path.is_file():
             raise ValueError(f"there is no protocol file {path}: give the path of a .toml file or a name that `likewise protocols` lists")
         return _read(path)
-    return _read(FOLDER / f"{known_name('protocol', str(name), PROTOCOLS)}.toml")
+    return _of_package(known_name("protocol", str(name), PROTOCOLS))
 
 
 @lru_cache(maxsize=64)
+def _of_package(name: str) -> Protocol:
+    return _read(FOLDER / f"{name}.toml")
+
+
 def _read(path: Path) -> Protocol:
-    return from_table(Protocol, {"name": path.stem, **read_toml(path)}, where=f"protocol file {path.name}")
+    table = {"name": path.stem, **read_toml(path)}
+    for key in OF_CODE:
+        if isinstance(table.get(key), str) and is_address(table[key]):
+            table[key] = resolved_address(table[key], folder=path.parent)
+    return from_table(Protocol, table, where=f"protocol file {path.name}")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from likewise.data.augmentation import AUGMENTATIONS
+from likewise.data.augmentation import named_augmentation
 from likewise.data.batches import Batches, keep_resident
 from likewise.data.dataset import Dataset, Features
 from likewise.data.draws import uniforms
@@ -182,7 +182,7 @@ def preprocessing_of(protocol: Protocol, dataset: Dataset) -> Preprocessing | No
     """How the protocol scores images; None for vectors."""
     if isinstance(dataset.items, Features):
         return None
-    return Preprocessing(side=_side(protocol), augmentation=AUGMENTATIONS[protocol.test_augmentation])
+    return Preprocessing(side=_side(protocol), augmentation=named_augmentation(protocol.test_augmentation))
 
 
 def embedder_of(

@@ -22,6 +22,7 @@ from likewise.data.readers import read
 from likewise.data.splits import SPLIT_SEED, Split, all_train, folds
 from likewise.data.splits import split as drawn
 from likewise.files import file_digest
+from likewise.losses import AnyLoss
 from likewise.methods import Method, load_method
 from likewise.models.network import Network
 from likewise.progress import ProgressCallback
@@ -53,7 +54,7 @@ class TrainingStopped(Exception):
 
 
 def train(
-    method: str | Path | Method,
+    method: str | Path | Method | AnyLoss,
     data: str | Path | Dataset,
     *,
     protocol: str | Path | Protocol | None = None,
@@ -74,6 +75,7 @@ def train(
     It is the training that a comparison ends with: the same method, values and seed give the same network, bit for bit on a CPU with as
     many threads (a comparison's trainings have one each).
 
+    method            a name, a .toml file, a Method, or a loss object, with sampler, head and rates as methods have them unless they say
     protocol          a name, a .toml file or a Protocol; None: the one that suits the data, as in a comparison
     weights           pretrained weights of the backbone: a file, or a name that `likewise weights` lists
     settings          dotted names of the method or the protocol -> values: {"loss.margin": 0.3, "steps": 300}

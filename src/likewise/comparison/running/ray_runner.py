@@ -84,7 +84,7 @@ def perform(comparison: str, context: Context, piece: Piece, progress: Progress)
         return PieceResult(
             {"time": {}}, failure=f"{context.folder} is not there on this machine: --out has to be a folder that all machines share"
         )
-    if comparison not in _workshops:
+    if comparison not in _workshops or _workshops[comparison].context.own_code.keys() != context.own_code.keys():
         _workshops.clear()
         _workshops[comparison] = Workshop(context)
     return _workshops[comparison].perform(piece, progress)

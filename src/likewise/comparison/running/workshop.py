@@ -7,9 +7,9 @@ import json
 import math
 import re
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -38,6 +38,7 @@ from likewise.methods import Method
 from likewise.models.head_start import Starts
 from likewise.models.network import Network, NetworkSpec, level_combinations, make_network
 from likewise.models.whitening import whiten
+from likewise.own_code import Code, known_code, take_over
 from likewise.protocols import Protocol
 from likewise.training.feeds import Feed, feed_conditions, make_feed
 from likewise.training.fit import fit
@@ -75,6 +76,7 @@ class Context:
     device: str
     comparison: str = ""  # its name in the store
     keeps_items: bool = True  # pictures and embeddings of the test items, for the report
+    own_code: Mapping[str, Code] = field(default_factory=known_code)  # of losses and the like that the user wrote
 
     def split(self, data: str) -> Split:
         return Split.from_json(self.plan.sources[data].split, self.datasets[data], record=self.folder / OPENINGS)
@@ -93,6 +95,7 @@ class Workshop:
     """Does pieces of one comparison in this process; what several pieces need is made once."""
 
     def __init__(self, context: Context) -> None:
+        take_over(context.own_code)
         self.context = context
         self._splits: dict[str, Split] = {}
         self._examined: dict[str, tuple[TestGuard, TestKey]] = {}

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from likewise.losses.loss import traits_of
 from likewise.methods import Method
 from likewise.protocols import Protocol
-from likewise.samplers import SAMPLERS
 from likewise.samplers.sampler import Labels
 
 LEAST = 3  # images: an anchor, one of its class, one of another
@@ -28,7 +27,7 @@ def fitted_to_batch(method: Method, protocol: Protocol, labels: Labels, *, may_c
     Where the batch does not hold two classes, with fewer images of each. Where there are too few classes, with more images of each: that is
     the protocol's to say, unless it may be changed.
     """
-    if protocol.batch < LEAST and not SAMPLERS[method.sampler.name].gives_positive_pairs and not _learns_from_one(method):
+    if protocol.batch < LEAST and not method.sampler_kind.gives_positive_pairs and not _learns_from_one(method):
         raise ValueError(f"a batch of {protocol.batch} images never holds an anchor with a positive and a negative")
     fault = _fault(method, protocol, labels)
     if fault is None:

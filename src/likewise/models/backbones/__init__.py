@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable
 from functools import partial
 
-from likewise.checks import known_name
 from likewise.models.backbones.backbone import LEVELS, Backbone, Level, StagedBackbone, freeze_batch_norm, freeze_below_high
 from likewise.models.backbones.bn_inception import BNInception
 from likewise.models.backbones.convnet import ConvNet
@@ -15,6 +14,8 @@ from likewise.models.backbones.lenet import LeNet
 from likewise.models.backbones.resnet import EXPANSION, BasicBlock, Bottleneck, ResNet
 from likewise.models.backbones.timm_backbone import TimmBackbone
 from likewise.models.backbones.vectors import MLP, Identity
+from likewise.own_code import is_address
+from likewise.registries import registered
 
 __all__ = [
     "BACKBONES",
@@ -48,7 +49,7 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
 
 def make_backbone(name: str, *, in_features: int | None = None) -> Backbone:
     """The backbone of that name, or of timm with "timm:NAME". `in_features`: the length of the vectors, where the input is vectors."""
-    make = partial(TimmBackbone, name.removeprefix("timm:")) if name.startswith("timm:") else _registered(name)
+    make = _maker(name)
     if _is_of_vectors(make):
         if in_features is None or in_features < 1:
             raise ValueError(f"backbone {name!r} with in_features={in_features}: it takes vectors; give their length as in_features")
@@ -67,16 +68,20 @@ def make_backbone(name: str, *, in_features: int | None = None) -> Backbone:
     return backbone
 
 
-def _registered(name: str) -> Callable[..., Backbone]:
+def _maker(name: str) -> Callable[..., Backbone]:
+    if name.startswith("timm:"):
+        return partial(TimmBackbone, name.removeprefix("timm:"))
     try:
-        return BACKBONES[known_name("backbone", name, BACKBONES)]
+        return registered("backbone", name, BACKBONES)
     except ValueError as fault:
-        raise ValueError(f"{fault} (one of your own is added first: likewise.models.BACKBONES[{name!r}] = its class)") from fault
+        if is_address(name):
+            raise
+        raise ValueError(f"{fault} (one of your own has an address: FILE.py:Name)") from fault
 
 
 def takes_vectors(name: str) -> bool:
     """Whether the backbone of this name is one of vectors, not of images."""
-    return _is_of_vectors(BACKBONES[name])
+    return _is_of_vectors(_maker(name))
 
 
 def _is_of_vectors(make: Callable[..., Backbone]) -> bool:

@@ -23,8 +23,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from likewise.data.augmentation import Augmentation
-from likewise.data.batches import named_augmentation
+from likewise.data.augmentation import Augmentation, named_augmentation
 from likewise.data.dataset import Dataset
 from likewise.data.packing.cache import cache_folder, file_name_of
 from likewise.data.packing.packed import Problem
