@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from likewise.wording import quoted
+
 if TYPE_CHECKING:
     _ProtocolMeta = ABCMeta
 else:
@@ -56,7 +58,7 @@ def known_name(kind: str, name: str, names: Iterable[str]) -> str:
         return name
     close = close_name(name, names)
     hint = f"did you mean {close!r}?" if close else f"known are {', '.join(sorted(names))}"
-    raise ValueError(f"unknown {kind} {name!r}: {hint}")
+    raise ValueError(f"unknown {kind} {quoted(name)}: {hint}")
 
 
 def close_name(name: str, names: Iterable[str]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 NONE = "\N{EN DASH}"  # where there is no value
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth")
@@ -17,6 +17,19 @@ def count_of(number: int, one: str, many: str) -> str:
 def listed(names: Sequence[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def quoted(value: object, *, most: int = 80) -> str:
+    """The value as Python writes it, as long as a sentence can bear: what data hold may be any length."""
+    written = repr(value)
+    return written if len(written) <= most else f"{written[:most]}..."
+
+
+def some_of(names: Iterable[str], *, most: int = 12) -> str:
+    """ "a, b, c" of a few names; of many, the first, and how many there are."""
+    names = list(names)
+    shown = ", ".join(printable(name) if len(name) <= 60 else f"{printable(name[:60])}..." for name in names[:most])
+    return f"{shown}, ... ({len(names):,} in all)" if len(names) > most else shown or "nothing"
 
 
 def ordinal(number: int) -> str:

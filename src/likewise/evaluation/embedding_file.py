@@ -11,6 +11,7 @@ from likewise.formats.parquet_files import column_texts, parquet_columns, read_p
 from likewise.formats.regular_file import is_regular
 from likewise.formats.text_files import read_text_labels
 from likewise.limits import require_within
+from likewise.wording import some_of
 
 Array = np.ndarray
 PartName = Literal["all", "test", "train"]
@@ -118,7 +119,7 @@ def _read_npz(path: Path, embedding_name: str, label_name: str, given_labels: Ar
         wanted = [embedding_name] + ([label_name] if given_labels is None else []) + (["gallery", "gallery_labels"] if has_gallery else [])
         for name in wanted:
             if name not in archive:
-                names = ", ".join(archive.names) or "nothing"
+                names = some_of(archive.names)
                 raise ValueError(
                     f"{path} has no array {name!r}, it holds {names}: save with numpy.savez(file, embeddings=..., labels=...){without}"
                 )
@@ -154,7 +155,7 @@ def _read_parquet(path: Path, embedding_name: str, label_name: str, given_labels
     for name in wanted:
         if name not in columns:
             option = "--embedding-name" if name == embedding_name else "--label-name"
-            raise ValueError(f"{path} has no column {name!r}, it holds {', '.join(columns)}: name the right one with {option}")
+            raise ValueError(f"{path} has no column {name!r}, it holds {some_of(columns)}: name the right one with {option}")
     has_split = "split" in columns and "split" not in wanted
     table = read_parquet(path, [*wanted, "split"] if has_split else wanted)
     vectors = vector_column(table[embedding_name].combine_chunks(), f"column {embedding_name!r} of {path}")

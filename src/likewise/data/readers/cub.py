@@ -8,7 +8,8 @@ from typing import Literal
 
 from likewise.data.dataset import Box, Dataset
 from likewise.data.readers.class_folders import image_extensions
-from likewise.data.readers.listing import ListedImage, Published, columns, dataset_of, text_lines, whole
+from likewise.data.readers.listing import ListedImage, Published, columns, dataset_of, number, text_lines, whole
+from likewise.wording import quoted
 
 PUBLISHED = {"train": Published(5_864, 100), "test": Published(5_924, 100)}
 LAST_TRAIN_CLASS = 100
@@ -66,17 +67,19 @@ def _listed(root: Path, boxes: bool) -> tuple[list[ListedImage], list[str]]:
     box_of: dict[str, Box] = {}
     if boxes:
         file = root / "bounding_boxes.txt"
-        for key, *numbers in columns(file, text_lines(file), 5):
-            left, top, width, height = (round(float(number)) for number in numbers)
+        for key, *texts in columns(file, text_lines(file), 5):
+            left, top, width, height = (number(file, text) for text in texts)
             box_of[key] = left, top, left + width, top + height
     rows = []
     for key, name in path_of.items():
         if key not in class_of or class_of[key] not in name_of or (boxes and key not in box_of):
-            raise ValueError(f"{root}: image {key} ({name}) has no class or box in the annotation files: they belong to another version")
-        number = class_of[key]
-        part = _part(whole(labels, number))
-        rows.append(ListedImage(root / "images" / name, name_of[number], part, box_of.get(key)))
-    return rows, [name_of[number] for number in sorted(name_of, key=lambda text: whole(names, text))]
+            raise ValueError(
+                f"{root}: image {quoted(key)} ({quoted(name)}) has no class or box in the annotation files: they belong to another version"
+            )
+        label = class_of[key]
+        part = _part(whole(labels, label))
+        rows.append(ListedImage(root / "images" / name, name_of[label], part, box_of.get(key)))
+    return rows, [name_of[label] for label in sorted(name_of, key=lambda text: whole(names, text))]
 
 
 def _from_folders(root: Path) -> tuple[list[ListedImage], list[str]]:
@@ -85,8 +88,8 @@ def _from_folders(root: Path) -> tuple[list[ListedImage], list[str]]:
         raise ValueError(f"{root} is not CUB-200-2011: expected images.txt and image_class_labels.txt, or class folders images/NNN.Name")
     extensions = image_extensions()
     rows = [
-        ListedImage(file, folder.name, _part(number))
-        for number, folder in sorted(folders.items())
+        ListedImage(file, folder.name, _part(label))
+        for label, folder in sorted(folders.items())
         for file in sorted(folder.iterdir())
         if file.suffix.lower() in extensions and not file.name.startswith(".")
     ]
@@ -95,5 +98,5 @@ def _from_folders(root: Path) -> tuple[list[ListedImage], list[str]]:
     return rows, [folder.name for _, folder in sorted(folders.items())]
 
 
-def _part(number: int) -> Literal["train", "test"]:
-    return "train" if number <= LAST_TRAIN_CLASS else "test"
+def _part(label: int) -> Literal["train", "test"]:
+    return "train" if label <= LAST_TRAIN_CLASS else "test"

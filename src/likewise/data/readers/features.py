@@ -16,6 +16,7 @@ from likewise.formats.parquet_files import column_texts, parquet_columns, read_p
 from likewise.formats.regular_file import is_regular
 from likewise.formats.text_files import read_text_labels
 from likewise.limits import require_within
+from likewise.wording import some_of
 
 COLUMN = "embedding"  # of a Parquet file
 _SAVE = "save with numpy.savez(file, features=..., labels=...)"
@@ -87,7 +88,10 @@ def _labelled(path: Path, vectors: npt.NDArray[np.float32], names: Array, words:
     codes[has_label] = inverse
     parts: list[Part] | None = None
     if marks is not None and all(marks):
-        parts, of_parts = parts_of(marks.tolist())
+        try:
+            parts, of_parts = parts_of(marks.tolist())
+        except ValueError as fault:
+            raise ValueError(f"{path}, split: {fault}") from None
         told += [f"{path.name} says which vectors train and which test: its split is used, and none is drawn", *of_parts]
     return Dataset(
         name=path.stem,
@@ -104,7 +108,7 @@ def _archived(path: Path) -> tuple[Array, Array | None, Array | None]:
     with open_npz(path) as archive:
         name = next((name for name in ("features", "embeddings") if name in archive), None)
         if name is None:
-            raise ValueError(f"{path} has no array features or embeddings, it holds {', '.join(archive.names) or 'nothing'}: {_SAVE}")
+            raise ValueError(f"{path} has no array features or embeddings, it holds {some_of(archive.names)}: {_SAVE}")
         headers = {what: archive.header(what) for what in (name, "labels", "split") if what in archive}
         _check_shapes(path, headers.pop(name), headers)  # before any of them is unpacked
         labels, words = (archive.array(what) if what in archive else None for what in ("labels", "split"))
@@ -126,7 +130,7 @@ def _tabled(path: Path) -> tuple[Array, Array | None, Array | None]:
     names = parquet_columns(path)
     wanted = [name for name in (COLUMN, "label", "split") if name in names]
     if COLUMN not in wanted:
-        raise ValueError(f"{path} has no column {COLUMN!r}, it has {', '.join(names)}: `likewise embed` writes such files")
+        raise ValueError(f"{path} has no column {COLUMN!r}, it has {some_of(names)}: `likewise embed` writes such files")
     table = read_parquet(path, wanted)
     by_name = {name: column_texts(path, table[name], name) for name in wanted[1:]}
     return vector_column(table[COLUMN].combine_chunks(), f"column {COLUMN!r} of {path}"), by_name.get("label"), by_name.get("split")

@@ -8,6 +8,7 @@ from typing import cast
 from likewise.checks import known_name
 from likewise.data.dataset import Box, Dataset, Part
 from likewise.data.readers.listing import ListedImage, Published, columns, dataset_of, text_lines, whole
+from likewise.wording import quoted
 
 PUBLISHED = {"train": Published(25_882, 3_997), "query": Published(14_218, 3_985), "gallery": Published(12_612, 3_985)}
 _PARTITION, _BOXES = "list_eval_partition.txt", "list_bbox_inshop.txt"
@@ -37,7 +38,7 @@ def read_inshop(path: Path, *, boxes: bool = False, strict: bool = False) -> Dat
         if status not in ("train", "query", "gallery"):
             known_name(f"evaluation_status in {partition}", status, ("train", "query", "gallery"))
         if boxes and image not in box_of:
-            raise ValueError(f"{image} has no box in {_BOXES}: the files belong to different versions")
+            raise ValueError(f"{path}: {quoted(image)} has no box in {_BOXES}: the files belong to different versions")
         rows.append(ListedImage(root / image, item, cast(Part, status), box_of.get(image)))
     return dataset_of("inshop", rows, strict=strict, published=PUBLISHED)
 
@@ -51,9 +52,9 @@ def _below_header(file: Path, header: str) -> list[str]:
     """The lines below the two of the header: how many there are, and the names of the columns."""
     lines = text_lines(file)
     if len(lines) < 2 or lines[1].split() != header.split():
-        raise ValueError(f"{file}, line 2: {lines[1] if len(lines) > 1 else ''!r}: expected the header {header!r}")
+        raise ValueError(f"{file}, line 2: {quoted(lines[1] if len(lines) > 1 else '')}: expected the header {header!r}")
     if whole(file, lines[0].strip()) != len(lines) - 2:
-        raise ValueError(f"{file} says it lists {lines[0].strip()} images, but has {len(lines) - 2} lines: download it again")
+        raise ValueError(f"{file} says it lists {lines[0].strip()[:20]} images, but has {len(lines) - 2} lines: download it again")
     return lines[2:]
 
 

@@ -13,6 +13,9 @@ from likewise.data.dataset import Box, Cell, Dataset, Files, Part
 from likewise.formats.regular_file import NotRegular, require_regular
 from likewise.formats.text_files import read_text
 from likewise.limits import require_within
+from likewise.wording import quoted
+
+LONGEST_PATH = 400  # letters that a message has of one
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ def columns(
     cut = [line.split(maxsplit=num_columns - 1) if last_may_have_spaces else line.split() for line in lines]
     for i, cells in enumerate(cut):
         if len(cells) != num_columns:
-            raise ValueError(f"{path}, line {first_line + i}: {lines[i]!r} has {len(cells)} columns, expected {num_columns}")
+            raise ValueError(f"{path}, line {first_line + i}: {quoted(lines[i])} has {len(cells)} columns, expected {num_columns}")
     return [[cell.strip() for cell in cells] for cells in cut]
 
 
@@ -119,7 +122,15 @@ def whole(path: Path, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"{path}: {text[:40]!r} stands where a whole number was expected") from None
+        raise ValueError(f"{path}: {quoted(text)} stands where a whole number was expected") from None
+
+
+def number(path: Path, text: str) -> int:
+    """A number that may have a fraction, rounded."""
+    try:
+        return round(float(text))
+    except (ValueError, OverflowError):
+        raise ValueError(f"{path}: {quoted(text)} stands where a number was expected") from None
 
 
 def _named(path: Path) -> str:
@@ -129,6 +140,8 @@ def _named(path: Path) -> str:
     except NotRegular as fault:
         return f"{path} ({fault.strerror})"
     except (OSError, ValueError):
+        if len(str(path)) > LONGEST_PATH or "\0" in str(path):
+            return f"{quoted(str(path))} (no name of a file)"
         return f"{path} (a link that leads nowhere)" if os.path.islink(path) else str(path)
     return str(path)
 

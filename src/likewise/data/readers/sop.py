@@ -6,6 +6,7 @@ from pathlib import Path
 
 from likewise.data.dataset import Dataset, Part
 from likewise.data.readers.listing import ListedImage, Published, columns, dataset_of, text_lines, whole
+from likewise.wording import quoted
 
 PUBLISHED = {"train": Published(59_551, 11_318), "test": Published(60_502, 11_316)}
 _HEADER = "image_id class_id super_class_id path"
@@ -25,7 +26,7 @@ def read_sop(path: Path, *, strict: bool = False) -> Dataset:
         file = root / name
         lines = text_lines(file)
         if not lines or lines[0].split() != _HEADER.split():
-            raise ValueError(f"{file} begins with {lines[0] if lines else ''!r}: expected the header {_HEADER!r}")
+            raise ValueError(f"{file} begins with {quoted(lines[0] if lines else '')}: expected the header {_HEADER!r}")
         for _, product, _, image in columns(file, lines[1:], 4, first_line=2, last_may_have_spaces=True):
             rows.append(ListedImage(root / image, str(whole(file, product)), part))
     return dataset_of("sop", rows, strict=strict, class_order=sorted({row.label for row in rows}, key=int), published=PUBLISHED)

@@ -16,6 +16,7 @@ from likewise.data.readers.parts import parts_of
 from likewise.formats.parquet_files import read_parquet
 from likewise.formats.regular_file import is_regular, opened, parsing
 from likewise.formats.text_files import read_delimited
+from likewise.wording import quoted, some_of
 
 Columns = dict[str, list[Any]]
 _BOXES = (("x_1", "y_1", "x_2", "y_2"), ("left", "top", "right", "bottom"), ("x1", "y1", "x2", "y2"), ("xmin", "ymin", "xmax", "ymax"))
@@ -55,9 +56,9 @@ def read_table(
     )
     for option, column in (("path_column", path_column), ("label_column", label_column)):
         if column not in table and (labelled or column == path_column):
-            raise ValueError(f"{path} has no column {column!r}, it has {', '.join(table)}: name the right one with {option}=...")
+            raise ValueError(f"{path} has no column {column!r}, it has {some_of(table)}: name the right one with {option}=...")
     if split_column != "split" and split_column not in table:
-        raise ValueError(f"{path} has no column {split_column!r}, it has {', '.join(table)}: name the right one with split_column=...")
+        raise ValueError(f"{path} has no column {split_column!r}, it has {some_of(table)}: name the right one with split_column=...")
     num_rows = len(table[path_column])
     if not num_rows:
         raise ValueError(f"{path} has no rows below its header")
@@ -84,7 +85,7 @@ def read_table(
         for i in range(num_rows)
     ]
     if labelled and len(set(labels)) == 1:
-        notes = (*notes, f"there is one class, {rows[0].label!r}: enough to embed, too little to train or to score")
+        notes = (*notes, f"there is one class, {quoted(rows[0].label)}: enough to embed, too little to train or to score")
     return dataset_of(path.stem, rows, strict=strict, notes=notes, column_names=further)
 
 
@@ -132,7 +133,7 @@ def _flag(path: Path, name: str, value: Any) -> bool:
         return False
     word = str(value).strip().lower()
     if word not in _TRUE + _FALSE:
-        raise ValueError(f"{path}, column {name}: {value!r}: expected true or false")
+        raise ValueError(f"{path}, column {name}: {quoted(value)}: expected true or false")
     return word in _TRUE
 
 
@@ -159,7 +160,7 @@ def _four(path: Path, i: int, value: Any) -> tuple[Any, ...]:
     else:
         four = tuple(value) if isinstance(value, Iterable) else (value,)
     if len(four) != 4:
-        raise ValueError(f"{path}, row {i + 1} below the header: bbox {value!r}: expected four numbers, left, top, right, bottom")
+        raise ValueError(f"{path}, row {i + 1} below the header: bbox {quoted(value)}: expected four numbers, left, top, right, bottom")
     return four
 
 
@@ -167,7 +168,7 @@ def _box(path: Path, i: int, four: tuple[Any, ...]) -> Box:
     try:
         left, top, right, bottom = (round(float(value)) for value in four)
     except (ValueError, TypeError, OverflowError):
-        raise ValueError(f"{path}, row {i + 1} below the header: box {four}: expected four numbers, or none") from None
+        raise ValueError(f"{path}, row {i + 1} below the header: box {quoted(four)}: expected four numbers, or none") from None
     if not (0 <= left < right and 0 <= top < bottom):
         raise ValueError(
             f"{path}, row {i + 1} below the header: box {(left, top, right, bottom)}: expected left < right and top < bottom, from 0 on"
