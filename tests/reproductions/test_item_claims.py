@@ -195,6 +195,15 @@ def test_a_score_that_a_part_lacks(tmp_path: Path) -> None:
     assert (found.verdict, found.evidence) == ("not run", "R@4 is not among the scores here")
 
 
+def test_a_row_without_the_score_leaves_what_it_is_named_in_open(tmp_path: Path) -> None:
+    item = item_of(Best(says="a", best="a", among=("b", "c"), part="one"), Best(says="a", best="a", among=("b",), part="one"))
+    part = part_of({"a": 0.6, "b": 0.5, "c": 0.4})
+    del part.rows["c"].scores["R@1"]
+    among, without = judged(item, {"one": part}, tmp_path)
+    assert (among.verdict, without.verdict) == ("open", "confirmed")
+    assert "without row c (R@1 is not among its scores)" in among.evidence
+
+
 def test_looks_are_counted_by_a_claim_s_own_figures(tmp_path: Path) -> None:
     claim = Above(says="a beats b", better="a", worse=("b",), part="one")
     item = item_of(claim)

@@ -140,7 +140,6 @@ class PaperItem:
     published: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)  # part -> row -> score -> percent
     claims: tuple[PaperClaim, ...] = ()
     notes: tuple[str, ...] = ()  # what the paper's text lost, and misprints
-    tune: Literal["", "grid"] = ""  # empty: the settings are the paper's, and nothing is tuned
 
     def __post_init__(self) -> None:
         self._check_rows()

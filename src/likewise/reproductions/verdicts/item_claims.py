@@ -93,6 +93,7 @@ def _figures(claim: PaperClaim, ground: Ground) -> dict[str, Any]:
 def _ground_of_rows(item: PaperItem, part: PaperPart, result: PartResult, score: str) -> Ground:
     rows = {name: row for name, row in result.rows.items() if score in row.scores}
     literature = {name: row.literature for name, row in item.rows_of(part).items() if row.literature}
+    unscored = {name: f"{score} is not among its scores" for name in result.rows if name not in rows}
     published = item.published.get(item.beside(part), {})
     return Ground(
         score=score,
@@ -100,7 +101,7 @@ def _ground_of_rows(item: PaperItem, part: PaperPart, result: PartResult, score:
         class_sizes=result.class_sizes,
         x={name: row.x for name, row in item.rows.items() if row.x is not None},
         published={name: scores[score] for name, scores in published.items() if score in scores},
-        missing=result.left_out | literature,
+        missing=result.left_out | literature | unscored,
         waiting=result.waiting,
         titles={name: row.title for name, row in item.rows.items()},
     )
