@@ -126,6 +126,16 @@ def test_series_of_parts_saturate_one_by_one(tmp_path: Path) -> None:
     assert verdicts(found) == [("p", "a", "confirmed"), ("q", "a", "contradicted")]
 
 
+def test_a_claim_is_not_asked_where_it_means_nothing(tmp_path: Path) -> None:
+    item = item_of(Best(says="a is best", best="a", not_in=("two",)))
+    means = {"a": 0.6, "b": 0.5, "c": 0.4}
+    assert verdicts(judged(item, {"one": part_of(means), "two": part_of(means)}, tmp_path)) == [("one", "", "confirmed")]
+    (found,) = judged(item, {"two": part_of(means)}, tmp_path, {"one": "no time"})
+    assert (found.verdict, found.evidence) == ("not run", "part one: no time")
+    with pytest.raises(ValueError, match="'three'"):
+        item_of(Best(says="a is best", best="a", not_in=("three",)))
+
+
 def test_parts_stand_for_those_of_another_series(tmp_path: Path) -> None:
     """What is claimed of two parts is asked of their like under other conditions, each pair by itself."""
     parts = (

@@ -22,13 +22,14 @@ from likewise.reproductions.pages.claim_summary import (
 )
 from likewise.reproductions.pages.paper_charts import pictures
 from likewise.reproductions.pages.paper_markdown import markdown_table
+from likewise.reproductions.pages.sentences_of_papers import what_was_trained
 from likewise.reproductions.pages.side_by_side import grids, set_up, side_by_side
 from likewise.reproductions.pages.what_lacks import lacking_parts, lacks, takes_in_words
 from likewise.reproductions.paper_claims import Above, Alike, Best, Between, Ordered, Separates
 from likewise.reproductions.paper_item import load_item
 from likewise.reproductions.reproduction import ItemResult, PartResult, Reproduction
 
-from .made import VERDICTS, made_reproduction
+from .made import VERDICTS, made_part, made_reproduction
 
 SOME = ["rll/table-1", "rll/table-3", "nra/figure-3", "unified/figure-1", "unbiased/figure-2", "unbiased/table-4"]
 
@@ -248,6 +249,23 @@ def test_what_was_not_run_is_summed_up_by_what_it_needs(reproduction: Reproducti
     assert takes_in_words(0, 0) == ""
     write_markdown(replace(reproduction, items=tuple(without)), tmp_path)
     assert f"| {needs} | {found[needs].in_words} |" in (tmp_path / "README.md").read_text()
+
+
+def test_what_was_trained_is_said_on_top(reproduction: Reproduction, tmp_path: Path) -> None:
+    tuned = what_was_trained(reproduction.items)
+    assert "resnet50_v1 (CUB-200-2011)" in tuned
+    assert "No pretrained network was fine-tuned." not in tuned
+    item = load_item("unified/table-1")
+    part = item.part("cub-features")
+    frozen = ItemResult(item, {part.name: made_part(item, part, np.random.default_rng(0))}, {}, ())
+    words = "Trained here: heads on frozen efficientnet_lite0 (CUB-200-2011). No pretrained network was fine-tuned."
+    assert what_was_trained([frozen]) == words
+    assert what_was_trained([replace(frozen, parts={})]) == ""
+    of_frozen = replace(reproduction, items=(frozen,))
+    (page,) = write_pages(of_frozen, tmp_path)
+    write_markdown(of_frozen, tmp_path)
+    for file in (page, tmp_path / "README.md", tmp_path / "unified.md"):
+        assert words in file.read_text(encoding="utf-8")
 
 
 def test_what_somebody_wrote_stands_on_top(reproduction: Reproduction, tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ class PaperClaim:
     note: str = ""  # how it is taken here, or that the paper's own figures do not support it
     ours: bool = False  # a question that the paper does not ask: judged, but not counted among its claims
     part: str = ""  # of claims over rows; empty: every part that was run, one verdict each
+    not_in: tuple[str, ...] = ()  # parts where it means nothing: figures of fine-tuned networks, asked of another's frozen features
     row: str = ""  # of claims over parts, and of those about one row; empty: every row, one verdict each
     each: tuple[str, ...] = ()  # of claims over parts: these rows, one verdict each
     score: str = ""  # empty: the item's

@@ -216,14 +216,15 @@ class PaperItem:
 
     def _check_claim(self, claim: PaperClaim) -> None:
         what = f"{self.name}, claim {claim.says!r}"
-        if claim.part:
-            known_name(f"part in {what}", claim.part, self.part_names)
+        for name in (claim.part, *claim.not_in):
+            if name:
+                known_name(f"part in {what}", name, self.part_names)
         for name in (claim.row, *claim.each):
             if name:
                 known_name(f"row in {what}", name, self.rows)
         for name in claim.names:
             known_name(f"{claim.over[:-1]} in {what}", name, self.rows if claim.over == "rows" else self.part_names)
-        judged_in = [part for part in self.parts if claim.part in ("", part.name)]
+        judged_in = [part for part in self.parts if claim.part in ("", part.name) and part.name not in claim.not_in]
         if claim.over == "parts":
             judged_in = [part for part in self.parts if not claim.names or part.role in claim.names]
             if len({part.data for part in judged_in}) > 1:

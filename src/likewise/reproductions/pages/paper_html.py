@@ -17,6 +17,7 @@ from likewise.reproductions.pages.sentences_of_papers import (
     as_sentence,
     item_label,
     published_number,
+    what_was_trained,
     when_and_how,
 )
 from likewise.reproductions.pages.side_by_side import Grid, Line, SideBySide, grids, parts_shown, set_up, side_by_side
@@ -48,7 +49,7 @@ def paper_page(reproduction: Reproduction, paper: str) -> str:
         tag("p", {"class": "plain"}, known.title),
         tag("p", {"class": "under"}, f"{known.authors}. {known.venue}."),
         tag("p", {"class": "headline"}, f"{count_in_words(everything)}."),
-        tag("p", {"class": "under"}, computed_in_words(everything)),
+        tag("p", {"class": "under"}, " ".join(filter(None, (computed_in_words(everything), what_was_trained(results))))),
         tag("p", {"class": "banner"}, STAND_IN) if reproduction.is_stand_in else "",
     )
     links = [tag("a", {"href": f"#{_anchor(result)}"}, item_label(result.item)) for result in results]

@@ -21,6 +21,7 @@ from likewise.reproductions.pages.sentences_of_papers import (
     as_sentence,
     item_label,
     published_number,
+    what_was_trained,
     when_and_how,
 )
 from likewise.reproductions.pages.side_by_side import Grid, Line, SideBySide, grids, parts_shown, set_up, side_by_side
@@ -46,7 +47,11 @@ def summary_markdown(reproduction: Reproduction, preface: str = "") -> str:
     """README.md: all claims with their verdicts, and how to read them. preface: what somebody wrote of them, which stands on top."""
     claims = all_claims(reproduction)
     papers = [paper for paper in PAPERS if any(result.item.paper == paper for result in reproduction.items)]
-    blocks = ["# What is true in these papers, under equal conditions", _count(claims)]
+    blocks = [
+        "# What is true in these papers, under equal conditions",
+        _count(claims),
+        *filter(None, [what_was_trained(reproduction.items)]),
+    ]
     blocks += [f"**{STAND_IN}**"] if reproduction.is_stand_in else []
     blocks += [preface.strip()] if preface.strip() else []
     blocks += ["## Claims by paper", _counts(claims, papers), ABOUT_VERDICTS, ABOUT_PARTS, *_not_run(reproduction)]
@@ -67,6 +72,7 @@ def paper_markdown(reproduction: Reproduction, paper: str, images: Images) -> st
     results = [result for result in reproduction.items if result.item.paper == paper]
     claims = [summed for result in results for summed in summed_claims(result)]
     blocks = [f"# {known.title}", f"{known.authors}. {known.venue}. [All four papers](README.md).", _count(claims)]
+    blocks += filter(None, [what_was_trained(results)])
     blocks += [f"**{STAND_IN}**"] if reproduction.is_stand_in else []
     blocks += [ABOUT_VERDICTS, _summary(claims, page="")]
     for result in results:
@@ -90,7 +96,7 @@ def _counts(claims: Sequence[SummedClaim], papers: Sequence[str]) -> str:
 def _not_run(reproduction: Reproduction) -> list[str]:
     found = lacks(reproduction.items)
     rows = [(lack.needs, lack.in_words) for lack in found]
-    return ["## What was not run, and what it takes", markdown_table(("it needs", "for"), rows)] if found else []
+    return ["## What was not run, and what it takes", markdown_table(("why", "what"), rows)] if found else []
 
 
 def _how(reproduction: Reproduction) -> list[str]:

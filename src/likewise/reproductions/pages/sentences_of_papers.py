@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from likewise.data.readers import READERS
 from likewise.reproductions.paper_item import PaperItem
-from likewise.reproductions.reproduction import Reproduction
-from likewise.wording import NONE, count_of
+from likewise.reproductions.reproduction import ItemResult, Reproduction
+from likewise.wording import NONE, count_of, listed
 
 ABOUT_VERDICTS = (
     "Confirmed: every difference that the claim asks for is there beyond the noise of seeds and test classes, all of them together at "
@@ -32,6 +35,28 @@ def item_label(item: PaperItem) -> str:
 
 def as_sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
+
+
+def what_was_trained(results: Iterable[ItemResult]) -> str:
+    """The networks, with the data that they were trained on, and whether any pretrained one was fine-tuned; empty where nothing was run."""
+    found: dict[str, set[str]] = {}
+    fine_tuned = False
+    for result in results:
+        for name, part in result.parts.items():
+            protocol = part.protocol
+            fine_tuned |= bool(part.weights) and not protocol.frozen
+            how = (
+                f"heads on frozen {protocol.backbone}"
+                if protocol.frozen
+                else protocol.backbone
+                if part.weights
+                else f"{protocol.backbone} from random weights"
+            )
+            found.setdefault(how, set()).add(READERS[result.item.part(name).data].about)
+    if not found:
+        return ""
+    words = [f"{how} ({listed(sorted(data))})" for how, data in found.items()]
+    return f"Trained here: {listed(words)}.{'' if fine_tuned else ' No pretrained network was fine-tuned.'}"
 
 
 def published_number(value: float | None) -> str:

@@ -44,7 +44,7 @@ def judge_item(item: PaperItem, parts: Mapping[str, PartResult], needs: Mapping[
 
 def _over_rows(item: PaperItem, claim: PaperClaim, parts: Mapping[str, PartResult], looks: Looks) -> Iterator[Judged]:
     for part in item.parts:
-        if part.name not in parts or claim.part not in ("", part.name):
+        if part.name not in parts or part.name in claim.not_in or claim.part not in ("", part.name):
             continue
         ground = _ground_of_rows(item, part, parts[part.name], item.score_of(claim))
         if isinstance(claim, Radii):
@@ -169,7 +169,8 @@ def _restricted(ground: Ground, names: set[str]) -> Ground:
 
 def _needed(item: PaperItem, claim: PaperClaim, needs: Mapping[str, str]) -> str:
     """What the parts lack that it could have been judged in."""
-    wanted = [claim.part] if claim.part else claim.names if claim.over == "parts" and claim.names else item.part_names
+    asked = tuple(name for name in item.part_names if name not in claim.not_in)
+    wanted = [claim.part] if claim.part else claim.names if claim.over == "parts" and claim.names else asked
     reasons: dict[str, list[str]] = {}
     for name in wanted:
         if name in needs:
