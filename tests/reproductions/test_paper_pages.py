@@ -23,7 +23,7 @@ from likewise.reproductions.pages.claim_summary import (
 from likewise.reproductions.pages.paper_charts import pictures
 from likewise.reproductions.pages.paper_markdown import markdown_table
 from likewise.reproductions.pages.sentences_of_papers import what_was_trained
-from likewise.reproductions.pages.side_by_side import grids, set_up, side_by_side
+from likewise.reproductions.pages.side_by_side import grids, set_up, side_by_side, unlike_the_paper
 from likewise.reproductions.pages.what_lacks import lacking_parts, lacks, takes_in_words
 from likewise.reproductions.paper_claims import Above, Alike, Best, Between, Ordered, Separates
 from likewise.reproductions.paper_item import load_item
@@ -266,6 +266,13 @@ def test_what_was_trained_is_said_on_top(reproduction: Reproduction, tmp_path: P
     write_markdown(of_frozen, tmp_path)
     for file in (page, tmp_path / "README.md", tmp_path / "unified.md"):
         assert words in file.read_text(encoding="utf-8")
+    shown = side_by_side(frozen, part)
+    assert (shown.is_comparable, shown.has_difference) == (True, False)
+    assert {line.scores["R@1"].difference for line in shown.lines} == {None}
+    for file in (page, tmp_path / "unified.md"):
+        assert "Not the paper" in file.read_text(encoding="utf-8")
+        assert "difference |" not in file.read_text(encoding="utf-8")
+    assert unlike_the_paper(made_part(item, item.part("cub-resnet50"), np.random.default_rng(0))) == ""
 
 
 def test_what_somebody_wrote_stands_on_top(reproduction: Reproduction, tmp_path: Path) -> None:

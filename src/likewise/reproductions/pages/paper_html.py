@@ -11,6 +11,7 @@ from likewise.reports.page import framed
 from likewise.reproductions.pages.claim_summary import PlacedFigures, SummedClaim, computed_in_words, count_in_words, summed_claims
 from likewise.reproductions.pages.paper_charts import Picture, pictures
 from likewise.reproductions.pages.sentences_of_papers import (
+    ABOUT_CURVES,
     ABOUT_PARTS,
     ABOUT_VERDICTS,
     STAND_IN,
@@ -20,7 +21,7 @@ from likewise.reproductions.pages.sentences_of_papers import (
     what_was_trained,
     when_and_how,
 )
-from likewise.reproductions.pages.side_by_side import Grid, Line, SideBySide, grids, parts_shown, set_up, side_by_side
+from likewise.reproductions.pages.side_by_side import Grid, Line, SideBySide, grids, parts_shown, set_up, side_by_side, unlike_the_paper
 from likewise.reproductions.pages.what_lacks import lacking_parts
 from likewise.reproductions.paper_item import PAPERS, REPORTED
 from likewise.reproductions.reproduction import ItemResult, JointVerdict, Reproduction
@@ -172,6 +173,7 @@ def _part(result: ItemResult, shown: SideBySide) -> Markup:
         {"class": "part"},
         tag("h3", {}, title),
         tag("p", {"class": "note"}, f"In percent; 95 % intervals hold the noise of seeds and test classes. {words}{beside}"),
+        tag("p", {"class": "note"}, unlike) if (unlike := unlike_the_paper(ran)) else "",
         written,
         tag("details", {}, tag("summary", {}, "What differs in the set-up"), conditions),
     )
@@ -198,7 +200,7 @@ def _grid(result: ItemResult, grid: Grid) -> Markup:
         tag(
             "p",
             {"class": "note"},
-            f"{grid.score} in percent, means of {count_of(grid.seeds, 'seed', 'seeds')}. The paper prints no numbers.",
+            f"{grid.score} in percent, means of {count_of(grid.seeds, 'seed', 'seeds')}. {ABOUT_CURVES} {unlike_the_paper(ran)}".rstrip(),
         ),
         table({"class": "sides"}, (result.item.axis, *(f"{x:g}" for x in grid.xs)), rows),
         _needs(reasons, "Why there is no figure"),
@@ -209,7 +211,7 @@ def _grid(result: ItemResult, grid: Grid) -> Markup:
 def _table(shown: SideBySide) -> Markup:
     heads = ["", *(["reported"] if shown.has_reported else []), *([f"{shown.score}, the paper's"] if shown.of_paper else [])]
     if shown.has_ours:
-        heads += [f"{shown.score}, ours", "95 %", *(["difference"] if shown.is_comparable else [])]
+        heads += [f"{shown.score}, ours", "95 %", *(["difference"] if shown.has_difference else [])]
     heads += list(shown.others)
     return table({"class": "sides"}, heads, [_row(shown, line) for line in shown.lines])
 
@@ -228,7 +230,7 @@ def _row(shown: SideBySide, line: Line) -> list[str]:
         cells.append(tag("b", {}, f"{100 * ours.mean:.1f}") if ours is not None else NONE)
         known = ours is not None and ours.low is not None and ours.high is not None
         cells.append(f"{100 * (ours.low or 0):.1f} to {100 * (ours.high or 0):.1f}" if ours is not None and known else NONE)
-        if shown.is_comparable:
+        if shown.has_difference:
             difference = None if pair is None else pair.difference
             cells.append(NONE if difference is None else f"{difference:+.1f}")
     for score in shown.others:

@@ -15,6 +15,7 @@ from likewise.reproductions.pages.claim_summary import (
 )
 from likewise.reproductions.pages.paper_charts import Picture
 from likewise.reproductions.pages.sentences_of_papers import (
+    ABOUT_CURVES,
     ABOUT_PARTS,
     ABOUT_VERDICTS,
     STAND_IN,
@@ -24,7 +25,7 @@ from likewise.reproductions.pages.sentences_of_papers import (
     what_was_trained,
     when_and_how,
 )
-from likewise.reproductions.pages.side_by_side import Grid, Line, SideBySide, grids, parts_shown, set_up, side_by_side
+from likewise.reproductions.pages.side_by_side import Grid, Line, SideBySide, grids, parts_shown, set_up, side_by_side, unlike_the_paper
 from likewise.reproductions.pages.what_lacks import lacking_parts, lacks
 from likewise.reproductions.paper_item import PAPERS, REPORTED
 from likewise.reproductions.reproduction import VERDICTS, ItemResult, JointVerdict, Reproduction
@@ -153,8 +154,10 @@ def _part(result: ItemResult, shown: SideBySide) -> list[str]:
         heading = f"{title}: as published, not run"
         return [_folded(heading, _table(shown))] if result.parts else [f"### {heading}", _table(shown)]
     beside = f" The paper's figures are of {shown.of_paper}." if shown.of_paper and not shown.is_comparable else ""
-    words = f"In percent, {count_of(shown.seeds, 'seed', 'seeds')}; 95 % intervals hold the noise of seeds and test classes.{beside}"
-    rows = set_up(result.item, shown.part, result.parts[shown.part.name])
+    ran = result.parts[shown.part.name]
+    about = f"In percent, {count_of(shown.seeds, 'seed', 'seeds')}; 95 % intervals hold the noise of seeds and test classes.{beside}"
+    words = " ".join(filter(None, (about, unlike_the_paper(ran))))
+    rows = set_up(result.item, shown.part, ran)
     return [f"### {title}", words, _table(shown), _folded("What differs in the set-up", markdown_table(("", "the paper", "here"), rows))]
 
 
@@ -163,10 +166,11 @@ def _grid(result: ItemResult, grid: Grid) -> list[str]:
         (title, *(NONE if isinstance(cell, str) else f"{100 * cell.mean:.1f}" for cell in cells.values())) for title, cells in grid.lines
     ]
     reasons = [f"- {title} at {x:g}: {cell}" for title, cells in grid.lines for x, cell in cells.items() if isinstance(cell, str) and cell]
-    conditions = set_up(result.item, grid.first, result.parts[grid.first.name])
+    first = result.parts[grid.first.name]
+    conditions = set_up(result.item, grid.first, first)
     return [
         f"### {grid.series}",
-        f"{grid.score} in percent, means of {count_of(grid.seeds, 'seed', 'seeds')}. The paper prints no numbers.",
+        f"{grid.score} in percent, means of {count_of(grid.seeds, 'seed', 'seeds')}. {ABOUT_CURVES} {unlike_the_paper(first)}".rstrip(),
         markdown_table((result.item.axis, *(f"{x:g}" for x in grid.xs)), rows),
         *([_folded("Why there is no figure", "\n".join(reasons))] if reasons else []),
         _folded("What differs in the set-up", markdown_table(("", "the paper", "here"), conditions)),
@@ -176,7 +180,7 @@ def _grid(result: ItemResult, grid: Grid) -> list[str]:
 def _table(shown: SideBySide) -> str:
     heads = ["", *(["reported"] if shown.has_reported else []), *([f"{shown.score}, the paper's"] if shown.of_paper else [])]
     if shown.has_ours:
-        heads += [f"{shown.score}, ours", "95 %", *(["difference"] if shown.is_comparable else [])]
+        heads += [f"{shown.score}, ours", "95 %", *(["difference"] if shown.has_difference else [])]
     heads += [f"{score} (the paper's)" if shown.has_ours and shown.is_comparable else score for score in shown.others]
     return markdown_table(heads, [_row(shown, line) for line in shown.lines])
 
@@ -194,7 +198,7 @@ def _row(shown: SideBySide, line: Line) -> list[str]:
         ours = None if pair is None else pair.ours
         cells.append(NONE if ours is None else f"**{100 * ours.mean:.1f}**")
         cells.append(NONE if ours is None or ours.low is None or ours.high is None else f"{100 * ours.low:.1f} to {100 * ours.high:.1f}")
-        if shown.is_comparable:
+        if shown.has_difference:
             difference = None if pair is None else pair.difference
             cells.append(NONE if difference is None else f"{difference:+.1f}")
     for score in shown.others:

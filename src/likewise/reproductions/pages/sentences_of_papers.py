@@ -22,6 +22,7 @@ ABOUT_PARTS = (
     "stays as it is, Omniglot, MNIST. So a verdict says whether a claim holds under these conditions, and not whether the paper's figures "
     "were right under its own; each page names what differs."
 )
+ABOUT_CURVES = "The paper prints no numbers."
 STAND_IN = (
     "A stand-in: these figures come from a few drawn characters and a few steps. They show that everything runs, and mean nothing else."
 )

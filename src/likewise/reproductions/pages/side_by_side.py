@@ -32,12 +32,12 @@ class Pairing:
 
     published: float | None
     ours: Estimate | None
-    is_comparable: bool  # the same data set, so that their difference means something
+    has_difference: bool  # the same data set, and a network that learns as the paper's did, so that their difference means something
 
     @property
     def difference(self) -> float | None:
         """Ours less the paper's, in points."""
-        if self.published is None or self.ours is None or not self.is_comparable:
+        if self.published is None or self.ours is None or not self.has_difference:
             return None
         return 100 * self.ours.mean - self.published
 
@@ -63,7 +63,8 @@ class SideBySide:
     others: tuple[str, ...]  # further scores
     lines: tuple[Line, ...]
     of_paper: str  # the title of the part that the paper's figures are of; empty: there are none
-    is_comparable: bool
+    is_comparable: bool  # the paper's figures are of the same data set
+    has_difference: bool  # ... and of a network that learned, as ours did
     has_ours: bool
     needs: str  # what it lacks, where nothing was run
     seeds: int = 0
@@ -79,7 +80,8 @@ def side_by_side(result: ItemResult, part: PaperPart) -> SideBySide:
     beside = item.beside(part)
     published = item.published.get(beside, {})
     comparable = bool(beside) and item.part(beside).data == part.data
-    lines = [_line(item, part, name, published.get(name, {}), ran, comparable) for name in item.rows_of(part)]
+    difference = comparable and not (ran is not None and ran.protocol.frozen)
+    lines = [_line(item, part, name, published.get(name, {}), ran, difference) for name in item.rows_of(part)]
     return SideBySide(
         part=part,
         score=item.score,
@@ -87,6 +89,7 @@ def side_by_side(result: ItemResult, part: PaperPart) -> SideBySide:
         lines=tuple(lines),
         of_paper=(item.part(beside).title or beside) if beside else "",
         is_comparable=comparable,
+        has_difference=difference,
         has_ours=ran is not None and bool(ran.rows),
         needs=result.needs.get(part.name, ""),
         seeds=0 if ran is None else ran.seeds,
@@ -140,15 +143,15 @@ def parts_shown(item: PaperItem, result: ItemResult) -> list[PaperPart]:
     return ran + [part for part in item.parts if part.name in item.published and part.name not in result.parts]
 
 
-def _line(item: PaperItem, part: PaperPart, name: str, published: dict[str, float], ran: PartResult | None, comparable: bool) -> Line:
+def _line(item: PaperItem, part: PaperPart, name: str, published: dict[str, float], ran: PartResult | None, difference: bool) -> Line:
     row = item.rows[name]
     found = None if ran is None else ran.rows.get(name)
     names = dict.fromkeys((*published, *(() if found is None else found.scores)))
-    scores = {score: Pairing(published.get(score), None if found is None else found.scores.get(score), comparable) for score in names}
+    scores = {score: Pairing(published.get(score), None if found is None else found.scores.get(score), difference) for score in names}
     why = ""
     if found is None:
         why = row.literature or ("" if ran is None else ran.left_out.get(name) or ran.waiting.get(name, ""))
-    own = row.conditions | part.row_conditions.get(name, {})
+    own = {key: value for key, value in (row.conditions | part.row_conditions.get(name, {})).items() if key != "metrics"}
     tuned = f"tuned: {_words(found.settings)}" if found is not None and found.settings else ""
     return Line(name, row.title or name, row.note, why, scores, "; ".join(filter(None, (_words(own), tuned))))
 
@@ -160,6 +163,17 @@ def _other_scores(item: PaperItem, lines: list[Line], comparable: bool) -> tuple
         names = dict.fromkeys(name for line in lines for name, pair in line.scores.items() if pair.ours is not None)
     shown = [name for name in names if name.startswith(SHOWN) and name not in (item.score, REPORTED, *CLUSTERING_VARIANTS)]
     return tuple(sorted(shown, key=lambda name: int(name[2:]) if name.startswith("R@") else 10**9))  # stable: recall by K, then the rest
+
+
+def unlike_the_paper(ran: PartResult) -> str:
+    """In a sentence, where no network was trained at all; empty where one was, whose differences `set_up` has."""
+    protocol = ran.protocol
+    if not protocol.frozen:
+        return ""
+    return (
+        f"Not the paper's set-up: heads alone are trained, {protocol.steps:,} steps on the features of a frozen {protocol.backbone}, where "
+        "the paper trains the network. How rows stand to each other can be compared, the height of the figures cannot."
+    )
 
 
 def set_up(item: PaperItem, part: PaperPart, ran: PartResult) -> list[tuple[str, str, str]]:
