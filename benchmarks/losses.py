@@ -48,6 +48,7 @@ CASES: dict[str, tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]] | 
     "histogram": (("HistogramLoss", {"n_bins": 100}), None),
     "nonlinear_rank": None,
     "raw": None,
+    "weight_family": None,
     "contrastive_distance": None,
     "multi_similarity": (("MultiSimilarityLoss", {"alpha": 2, "beta": 50, "base": 0.5}), None),
     "circle": (("CircleLoss", {"m": 0.4, "gamma": 80}), None),

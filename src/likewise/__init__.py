@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from likewise.adaptation.adapt import adapt
+    from likewise.discovery.weight_search import discover
     from likewise.evaluation.calibration import Calibration, calibrate
     from likewise.evaluation.certainty.verdict import verdict
     from likewise.evaluation.nearest import nearest
@@ -39,6 +40,7 @@ __all__ = [
     "adapt",
     "calibrate",
     "compare",
+    "discover",
     "evaluate",
     "explain",
     "export",
@@ -68,6 +70,7 @@ _WHERE = {
     "adapt": "likewise.adaptation.adapt",
     "calibrate": "likewise.evaluation.calibration",
     "compare": "likewise.reports.comparison_report",
+    "discover": "likewise.discovery.weight_search",
     "evaluate": "likewise.evaluation.scores",
     "explain": "likewise.explanation.matching",
     "export": "likewise.exporting.exporter",

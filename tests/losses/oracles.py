@@ -358,6 +358,32 @@ def raw(row: Row, *, alpha: float = 2.0, beta: float = 50.0, threshold: float = 
     return pull + push
 
 
+def weight_family(
+    row: Row,
+    *,
+    pull: str = "exponential",
+    push: str = "exponential",
+    pull_sharpness: float = 2.0,
+    push_sharpness: float = 50.0,
+    pull_threshold: float = 0.5,
+    push_threshold: float = 0.5,
+    pull_relative: float = 1.0,
+    push_relative: float = 1.0,
+) -> Tensor | float:
+    def grown(x: Tensor, shape: str) -> Tensor:
+        forms = {"exponential": torch.exp, "sigmoid": lambda y: torch.log(1 + torch.exp(y)), "squared": lambda y: hinge(y) ** 2 / 2}
+        return forms.get(shape, hinge)(x)
+
+    def side(total: Tensor | float, relative: float) -> Tensor | float:
+        if isinstance(total, float | int):
+            return 0.0
+        return torch.log(1 + total) if relative == 1 else ((1 + total) ** (1 - relative) - 1) / (1 - relative)
+
+    pulled = side(sum(grown(pull_sharpness * (pull_threshold - row.s(j)), pull) for j in row.positives), pull_relative)
+    pushed = side(sum(grown(push_sharpness * (row.s(j) - push_threshold), push) for j in row.negatives), push_relative)
+    return pulled / pull_sharpness + pushed / push_sharpness
+
+
 def circle(row: Row, *, margin: float = 0.4, scale: float = 80.0) -> Tensor | float:
     if not row.positives or not row.negatives:
         return 0.0
@@ -871,6 +897,7 @@ ORACLES: dict[str, Callable[..., Tensor]] = {
     "smooth_ap": mean_over_anchors(smooth_ap),
     "fast_ap": mean_over_anchors(fast_ap),
     "recall_at_k": mean_over_anchors(recall_at_k),
+    "weight_family": mean_over_anchors(weight_family),
     "boosted_binomial": boosted_binomial,
     "hard_aware_cascade": hard_aware_cascade,
     "hierarchical_triplet": hierarchical_triplet,

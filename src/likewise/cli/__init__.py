@@ -7,6 +7,7 @@ import typer
 
 from likewise.addresses import hide_in_process_list
 from likewise.cli import (
+    discover_commands,
     explain_commands,
     export_commands,
     group_commands,
@@ -21,7 +22,7 @@ from likewise.cli.interrupts import CtrlC
 
 # What `likewise --help` lists, in this order.
 COMMANDS = {
-    "Learn": (learning.compare, learning.adapt, learning.train),
+    "Learn": (learning.compare, learning.adapt, learning.train, discover_commands.discover),
     "Judge": (judging.embed, judging.evaluate, judging.calibrate, judging.doctor, judging.ledger, reproduce_commands.reproduce),
     "At work": (
         search_commands.search,

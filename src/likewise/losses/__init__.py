@@ -40,6 +40,7 @@ from likewise.losses.spectral_clustering import SpectralClustering
 from likewise.losses.structured_clustering import StructuredClustering
 from likewise.losses.supcon import SupCon
 from likewise.losses.triplet import Triplet
+from likewise.losses.weight_family import WeightFamily
 from likewise.registries import from_registry
 
 LOSSES: dict[str, type[AnyLoss]] = {
@@ -82,6 +83,7 @@ LOSSES: dict[str, type[AnyLoss]] = {
     "smooth_ap": SmoothAP,
     "fast_ap": FastAP,
     "recall_at_k": RecallAtK,
+    "weight_family": WeightFamily,
 }
 
 
