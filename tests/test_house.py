@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "progress",
         "configuration",
         "ray_session",
+        "chained_lines",
         "sealing",
         "limits",
         "formats",

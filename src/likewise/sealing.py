@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from likewise.files import file_digest, is_unfinished
 
 DIGEST_SIZE = 32  # bytes, of SHA-256
-_NO_SEAL = "0" * 64
-_SEAL = re.compile(rb'"seal": "([0-9a-f]{64})"\s*\}\n\Z')
+_NO_SEAL = b"0" * 64
+_BEFORE_SEAL, _AFTER_SEAL = b'"seal": "', (b'"}\n', b'"\n}\n')
 
 
 class Damaged(ValueError):
@@ -46,23 +45,19 @@ def without_digest(stored: bytes) -> bytes | None:
     return content if is_right else None
 
 
-def sealed_json(content: dict[str, Any], *, indent: int | None = 2) -> bytes:
-    """JSON that ends with a digest of all its bytes: the seal's own digits count as zeros."""
-    text = json.dumps({**content, "seal": _NO_SEAL}, indent=indent, allow_nan=False).encode() + b"\n"
-    place = text.rindex(_NO_SEAL.encode())
+def sealed_json(content: Mapping[str, Any], *, indent: int | None = 2, allow_nan: bool = False) -> bytes:
+    """JSON that ends with a digest of all its bytes and a line's end: the seal's own digits count as zeros."""
+    text = json.dumps({**content, "seal": _NO_SEAL.decode()}, indent=indent, allow_nan=allow_nan).encode() + b"\n"
+    place = text.rindex(_NO_SEAL)
     return text[:place] + hashlib.sha256(text).hexdigest().encode() + text[place + len(_NO_SEAL) :]
 
 
-def unsealed_json(stored: bytes, path: Path, *, mend: str) -> tuple[dict[str, Any], bool]:
-    """The content without its seal, and whether it had one: what earlier versions wrote has none.
+def unsealed_json(stored: bytes, path: Path | str, *, mend: str) -> dict[str, Any]:
+    """The content without its seal, which what earlier versions wrote does not have (`has_seal`).
 
     path, mend: for the message of `Damaged`, where it is no JSON or differs from its seal.
     """
-    found = _SEAL.search(stored)
-    if found is not None:
-        start, end = found.span(1)
-        if hashlib.sha256(stored[:start] + _NO_SEAL.encode() + stored[end:]).hexdigest().encode() != found[1]:
-            raise Damaged(f"{path} is damaged: it differs from its own digest; {mend}")
+    check_seal(stored, path, mend=mend)
     try:
         content = json.loads(stored)
     except ValueError as fault:
@@ -70,7 +65,30 @@ def unsealed_json(stored: bytes, path: Path, *, mend: str) -> tuple[dict[str, An
     if not isinstance(content, dict):
         raise Damaged(f"{path} is damaged (it holds no table): {mend}")
     content.pop("seal", None)
-    return content, found is not None
+    return content
+
+
+def check_seal(stored: bytes, path: Path | str, *, mend: str) -> None:
+    """`Damaged` where it has a seal and differs from it."""
+    place = _place_of_seal(stored)
+    if place is not None:
+        end = place + len(_NO_SEAL)
+        if hashlib.sha256(stored[:place] + _NO_SEAL + stored[end:]).hexdigest().encode() != stored[place:end]:
+            raise Damaged(f"{path} is damaged, as it differs from its own digest: {mend}")
+
+
+def has_seal(stored: bytes) -> bool:
+    return _place_of_seal(stored) is not None
+
+
+def _place_of_seal(stored: bytes) -> int | None:
+    """Where the digits of the seal begin. What stands around them may differ in a byte: a damaged seal is one, too."""
+    for ending in _AFTER_SEAL:
+        place = len(stored) - len(ending) - len(_NO_SEAL)
+        around = stored[max(0, place - len(_BEFORE_SEAL)) : max(0, place)] + stored[len(stored) - len(ending) :]
+        if len(around) == len(_BEFORE_SEAL + ending) and sum(a != b for a, b in zip(around, _BEFORE_SEAL + ending, strict=True)) <= 1:
+            return place
+    return None
 
 
 def digests_below(folder: Path, *, but: Iterable[str] = ()) -> dict[str, str]:

@@ -268,7 +268,7 @@ def test_several_append_without_tearing(tmp_path: Path, monkeypatch: pytest.Monk
         list(workers.map(lambda i: _open_many(path, f"w{i}"), range(3)))
     record = guard(path).record
     assert len(record) == 63
-    assert sorted(file.name for file in tmp_path.iterdir()) == [".openings.jsonl.lock", "openings.jsonl"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".openings.jsonl.lock", "openings.jsonl", "openings.last.json"]
     assert [opening.number for opening in record if opening.handed_out] == list(range(1, 61))  # looking and appending is one step
 
 
@@ -287,3 +287,40 @@ def test_the_digest_names_the_part() -> None:
     assert halves.digest != guard().digest
     assert halves.has_query_and_gallery
     assert halves.num_items == 4
+
+
+@pytest.mark.parametrize("hand", ["edited", "taken out", "cut off", "deleted", "added"])
+def test_what_other_hands_do_to_the_record_is_told(tmp_path: Path, hand: str) -> None:
+    path = tmp_path / "openings.jsonl"
+    _open_many(path, "w")
+    assert guard(path).record_faults == ()
+    lines = path.read_bytes().splitlines(keepends=True)
+    changed = {
+        "edited": [lines[0], lines[1].replace(b"opened", b"key   ").replace(b"resumed", b"key    "), *lines[2:]],
+        "taken out": [lines[0], *lines[2:]],
+        "cut off": lines[:-1],
+        "deleted": [],
+        "added": [*lines, b'{"event": "key"}\n'],
+    }[hand]
+    path.write_bytes(b"".join(changed))
+    if hand == "deleted":
+        path.unlink()
+    assert guard(path).record_faults
+    guard(path).issue_key("another")  # what is written later hides nothing
+    assert guard(path).record_faults
+
+
+def test_a_record_of_an_earlier_version_is_read_and_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "openings.jsonl"
+    _open_many(path, "w")
+    plain = [
+        {name: value for name, value in json.loads(line).items() if name not in ("seal", "previous")}
+        for line in path.read_text().splitlines()
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in plain))
+    (tmp_path / "openings.last.json").unlink()
+    number = len(guard(path).record)
+    assert number == len(plain)
+    guard(path).issue_key("another")
+    assert len(guard(path).record) == number + 1
+    assert guard(path).record_faults == ()

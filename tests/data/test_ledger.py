@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise import files
+from likewise import chained_lines, files
 from likewise.data import ledger
 from likewise.data.dataset import Dataset, Features
 from likewise.data.guard import TestGuard
@@ -194,7 +194,7 @@ def test_a_read_only_home(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
     with monkeypatch.context() as patched:
-        patched.setattr(ledger, "append_line", refuse)
+        patched.setattr(chained_lines, "append_line", refuse)
         counted = look("/runs/two")
         assert (counted.number, counted.before, counted.is_entered) == (2, (first.look,), False)
         assert f"{file()}: Read-only file system" in counted.notes[0]

@@ -46,7 +46,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_folder_holds_everything(run: Path) -> None:
     assert sorted(path.name for path in run.iterdir()) == [
         *(".test_openings.jsonl.lock", "README.md", "config.json", "embedder", "environment.json", "log.csv", "scores.json", "split.json"),
-        *("tensorboard", "test_openings.jsonl"),
+        *("tensorboard", "test_openings.jsonl", "test_openings.last.json", "test_queries.npz"),
     ]
     config = held(run, "config.json")
     assert (config["method"]["name"], config["protocol"]["name"], config["seed"], config["weights"]) == ("raw", "tiny", 0, None)

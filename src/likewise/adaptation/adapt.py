@@ -21,6 +21,7 @@ from likewise.data.ledger import CountedLook, Occasion
 from likewise.data.readers import read
 from likewise.data.splits import SPLIT_SEED, Split, all_train, folds
 from likewise.data.splits import split as drawn
+from likewise.evaluation.scores import Scores
 from likewise.files import file_digest
 from likewise.methods import Method
 from likewise.models.network import Network
@@ -121,11 +122,11 @@ def adapt(
         scores = FoldScores(folder.path / SCORES)
         ladder = climbed(fitter, drawn_folds(dataset, parts), scores, until=began + 60 * minutes, on_progress=on_progress)
     content = _finished(folder, dataset, parts, fitter, ladder, config)
-    folder.write_json(RESULT, content | {"seconds": time.monotonic() - began})
+    content |= {"seconds": time.monotonic() - began}
+    result = Adaptation.from_stored(folder.path, content)
     fitter.forget_maps()
-    result = read_adaptation(folder.path)
-    assert result is not None
     folder.write_text("README.md", card_text(result, dataset.name))
+    folder.write_last(RESULT, content, grows=(SCORES,))
     return result
 
 
@@ -135,7 +136,7 @@ def read_adaptation(folder: str | Path) -> Adaptation | None:
     config = run.config()
     if config is None or "tuned" not in config:
         return None
-    content = run.read_json(RESULT)
+    content = run.checked(RESULT)
     if content is None or "seconds" not in content:
         raise ValueError(f"{folder}: `likewise adapt` has not ended there: the same command goes on")
     return Adaptation.from_stored(run.path, content)
@@ -163,7 +164,7 @@ def climbed(fitter: Fitter, folds: Folds, scores: FoldScores, *, until: float, o
 def _finished(folder: RunFolder, dataset: Dataset, parts: Split, fitter: Fitter, ladder: Ladder, config: dict[str, Any]) -> dict[str, Any]:
     """The chosen rung taken on all training classes, saved and scored; as it is in the folder where the same rung was chosen before."""
     choice = {"rung": ladder.chosen, "setting": asdict(ladder.setting)}
-    stored = folder.read_json(RESULT)
+    stored = folder.checked(RESULT)
     if stored is None or stored["choice"] != choice:
         stored = {"choice": choice} | _taken(folder, dataset, parts, fitter, ladder, config | choice)
     stored |= ladder.to_store() | {"sentence": what_pays(ladder, device=fitter.device), "of_vectors": fitter.takes_vectors}
@@ -189,13 +190,14 @@ def _taken(folder: RunFolder, dataset: Dataset, parts: Split, fitter: Fitter, la
     look = parts.test.look
     assert look is not None
 
-    def test_scores(name: str, tested: Network) -> tuple[dict[str, float], list[str]]:
+    def test_scores(name: str, tested: Network) -> tuple[Scores, list[str]]:
         test = fitter.feed_of(RUNGS[name], dataset.subset(part.indices), trains=False)
         vectors = fitter.embeddings(RUNGS[name], tested, test)
         places = part.query_and_gallery(part.indices[test.indices])
         scored = protocol_scores(vectors, test.labels, fitter.conditions.frozen, query_and_gallery=places, unscoreable="note")
-        return scored.means, [*feed_notes(test), *scored.notes]
+        return scored, [*feed_notes(test), *scored.notes]
 
     before, notes_of_test = test_scores(FEATURES, as_they_are)
     after = before if rung is features else test_scores(rung.name, network)[0]
-    return {"scores": after, "as_they_are": before, "look": look.as_json(), "notes": [*notes, *notes_of_test, *look.notes]}
+    folder.write_queries(after.per_query)
+    return {"scores": after.means, "as_they_are": before.means, "look": look.as_json(), "notes": [*notes, *notes_of_test, *look.notes]}

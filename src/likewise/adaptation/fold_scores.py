@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from likewise.adaptation.rungs import Rung, Setting
 from likewise.evaluation.certainty.uncertainty import class_tables
 from likewise.evaluation.retrieval import per_query
 from likewise.files import append_line
+from likewise.sealing import has_seal, sealed_json, tell_mended, unsealed_json
 from likewise.training.feeds import Int64s
 
 SCORE = "MAP@R"
@@ -57,7 +57,7 @@ class FoldScores:
     def add(self, score: FoldScore) -> None:
         content = asdict(score)
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        append_line(self._path, json.dumps(content).encode())
+        append_line(self._path, sealed_json(content, indent=None).rstrip())
         self._found[score.key] = score
 
     def get(self, rung: str, setting: Setting, repeat: int, fold: int) -> FoldScore | None:
@@ -97,11 +97,11 @@ class FoldScores:
 
 
 def _read(path: Path) -> list[FoldScore]:
-    """A line that a kill or a full disk cut short is skipped: its fold is done again."""
+    """A line that a kill or a full disk cut short is skipped, and one that differs from its seal: its fold is done again."""
     scores = []
     for line in path.read_bytes().split(b"\n") if path.is_file() else ():
         try:
-            stored = json.loads(line)
+            stored = unsealed_json(line + b"\n", f"a line of {path}", mend="its fold is done again")
             scores.append(
                 FoldScore(
                     rung=stored["rung"],
@@ -113,7 +113,9 @@ def _read(path: Path) -> list[FoldScore]:
                     seconds=stored["seconds"],
                 )
             )
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError) as fault:
+            if has_seal(line + b"\n"):
+                tell_mended(str(fault))
             continue
     return scores
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 from typing import Protocol as Interface
 
 from likewise.addresses import shown_words, without_secrets
-from likewise.comparison.folder import BEST, NETWORKS, ComparisonFolder, open_folder, plan_in
+from likewise.comparison.folder import BEST, NETWORKS, ComparisonFolder, open_folder, plan_in, seal_folder, unseal_folder
 from likewise.comparison.gather import Gatherer
 from likewise.comparison.plan import Piece, Plan
 from likewise.comparison.plan_progress import OnProgress, Progress, check_code
@@ -32,6 +31,8 @@ from likewise.configuration import as_table, with_settings
 from likewise.data.dataset import Dataset
 from likewise.data.ledger import CountedLook
 from likewise.environment import checked_device, device_kind, num_cores
+from likewise.files import file_digest
+from likewise.formats.settings_files import read_sealed_table
 from likewise.models.bundle import DESCRIPTION
 from likewise.models.embedder import Embedder
 from likewise.progress import ProgressCallback
@@ -132,6 +133,7 @@ def run_comparison(
         with watch.measures("start-up"):
             comparison = until_gathered.enter_context(opened(request))
             before = comparison.store.progress()
+        unseal_folder(comparison.folder.path)
         progress = carry_out(comparison, watch, on_progress=on_progress, on_preparing=on_preparing)
         folder, runner, context = comparison.folder, comparison.runner, replace(comparison.context, plan=progress.plan)
         with watch.measures("statistics"):
@@ -141,7 +143,7 @@ def run_comparison(
             _record_tuning(folder, gatherer.progress)
             results = gatherer.results()
     with storage_faults_explained(folder.path), watch.measures("saving the best"):
-        best = keep_best(folder, context, results, progress, keep_networks=request.keep_networks)
+        best = keep_best(folder, context, results, progress, gatherer.network_digests, keep_networks=request.keep_networks)
     waiting = max(0.0, watch.seconds.pop("pieces", 0.0) * runner.jobs - busy)
     features = watch.seconds.pop("features", 0.0)  # by all jobs' cores, though in this process
     results = replace(
@@ -155,6 +157,7 @@ def run_comparison(
     )
     for kind, seconds in watch.seconds.items():
         results = results.with_time(kind, seconds)
+    seal_folder(folder.path)
     return results
 
 
@@ -193,19 +196,28 @@ def default_folder(request: Request, datasets: Mapping[str, Dataset]) -> Path:
 
 
 def keep_best(
-    folder: ComparisonFolder, context: Context, results: ComparisonResults, progress: Progress, *, keep_networks: bool
+    folder: ComparisonFolder,
+    context: Context,
+    results: ComparisonResults,
+    progress: Progress,
+    digests: Mapping[str, str],
+    *,
+    keep_networks: bool,
 ) -> dict[str, Path]:
     """Data set -> a seed of its best method as an embedder in the folder, for `likewise embed`. Networks that are scored go unless kept.
 
     An embedder that is there stays unless something that was added has made another method the best. Its network is then one of those
-    that were trained since: the first of them. The lock is for two processes that end at once.
+    that were trained since: the first of them that is as it was stored. The lock is for two processes that end at once.
+
+    digests: of the networks' files, by their names.
     """
     kept = {}
     with folder.lock():
         for number, board in enumerate(results.boards, start=1):
             place = folder.path / (BEST if len(results.datasets) == 1 else f"{BEST}_{number}")
             if board.winner is not None and _method_of(place) != board.winner.name:
-                seed = next((seed for seed in range(context.plan.seeds) if _network_file(context, board.winner, seed).is_file()), None)
+                files = ((seed, _network_file(context, board.winner, seed)) for seed in range(context.plan.seeds))
+                seed = next((seed for seed, file in files if file.is_file() and file_digest(file) == digests[file.name]), None)
                 if seed is not None:
                     _embedder(context, board.winner, seed, results.looks[board.dataset]).save(place)
             if place.is_dir():
@@ -227,7 +239,7 @@ def remove_scored(context: Context, progress: Progress) -> None:
 def _method_of(place: Path) -> str:
     """The method of the embedder that is kept there; empty if there is none, or it cannot be read."""
     try:
-        return str(json.loads((place / DESCRIPTION).read_text(encoding="utf-8"))["card"]["method"]["name"])
+        return str(read_sealed_table(place / DESCRIPTION)["card"]["method"]["name"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import secrets
+import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
@@ -20,6 +20,8 @@ from likewise.comparison.running.store import Store
 from likewise.configuration import as_table, differing
 from likewise.environment import versions
 from likewise.files import is_unfinished, locked, write_whole
+from likewise.formats.settings_files import read_sealed_table
+from likewise.sealing import digests_below, sealed_json
 
 MARK = "comparison.json"  # names the comparison in its folder
 DATABASE = "comparison.sqlite"
@@ -31,6 +33,8 @@ EMBEDDINGS = "embeddings"  # of the test items, by each method's first seed
 ITEMS = "items"  # thumbnails of the test items
 BEST = "best"  # the winner, for `likewise embed`
 OPENINGS = "test_openings.jsonl"  # the guard's record
+DIGESTS = "digests.json"  # of all files, while the comparison is at rest
+GROWS = (OPENINGS, "test_openings.last.json", f"{DATABASE}-wal", f"{DATABASE}-shm")  # what goes on changing, or goes, when it is read
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ def open_folder(
 def find_folder(path: Path, *, store: str | None = None) -> ComparisonFolder | None:
     """The comparison of this folder; None if it holds none. A server's address is given again, as it may hold a password."""
     try:
-        mark = json.loads((path / MARK).read_text())
+        mark = read_sealed_table(path / MARK, remedy="copy the whole folder again, or begin anew with another --out")
     except FileNotFoundError:
         return None
     if mark["store"] == DATABASE:
@@ -119,6 +123,19 @@ def difference(stored: Plan, asked: Plan) -> str | None:
     return f"{differences[0].name} is {differences[0].before} there and {differences[0].now} here" if differences else None
 
 
+def unseal_folder(path: Path) -> None:
+    """Before anything in the folder changes."""
+    (path / DIGESTS).unlink(missing_ok=True)
+
+
+def seal_folder(path: Path) -> None:
+    """Writes down the digests of all that a finished comparison has left, its database among them."""
+    if (path / DATABASE).is_file():
+        with closing(sqlite3.connect(path / DATABASE)) as database:
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # or else the file changes when whoever has it open lets go
+    write_whole(path / DIGESTS, sealed_json({"files": digests_below(path, but=(*GROWS, DIGESTS))}))
+
+
 def _begin(path: Path, plan: Plan, *, store: str | None, command: str) -> tuple[ComparisonFolder, dict[str, Any]]:
     if any(entry.name not in LEFT_BY_A_KILL and not is_unfinished(entry) for entry in path.iterdir()):
         raise ValueError(f"{path} holds other things than a comparison: give --out a new or empty folder")
@@ -133,7 +150,7 @@ def _begin(path: Path, plan: Plan, *, store: str | None, command: str) -> tuple[
     with closing(folder.store()) as database:
         database.create(plan.as_table(), about)
     mark = {"id": folder.comparison, "store": DATABASE if store is None else str(url)}
-    write_whole(path / MARK, (json.dumps(mark) + "\n").encode())
+    write_whole(path / MARK, sealed_json(mark, indent=None))
     return folder, about
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ import numpy as np
 from likewise.comparison.baselines import competes
 from likewise.comparison.conditions import edge_notes, equal_conditions, steps_note
 from likewise.comparison.folder import EMBEDDINGS, ITEMS, OPENINGS
-from likewise.comparison.level_scores import queries_of
+from likewise.comparison.level_scores import queries_of, unlike_scores
 from likewise.comparison.plan import CANNOT_TUNE, DECIDING_SCORE, Claim, Piece, why_apart
 from likewise.comparison.plan_progress import Progress
 from likewise.comparison.results import ComparisonResults, Curve, MethodResult, TestItems, Trial
-from likewise.comparison.running.store import PieceResult, Store
+from likewise.comparison.running.store import BEGIN_ANEW, PieceResult, Store
 from likewise.comparison.running.workshop import SCORING, Context
 from likewise.comparison.statistics import estimates, judged, level_results, rank_test, verdict_among
 from likewise.comparison.sweeping.sweep_notes import adapted_notes, left_out_notes
@@ -30,7 +31,9 @@ from likewise.data.packing.packed import left_out
 from likewise.environment import versions
 from likewise.evaluation.certainty.verdict import Verdict
 from likewise.evaluation.retrieval import PerQuery
+from likewise.files import file_digest
 from likewise.methods import Method, at
+from likewise.sealing import Damaged
 from likewise.wording import count_of
 
 RECORD_FAULT = (
@@ -57,6 +60,7 @@ class Gatherer:
         self.progress, self.indifferent = progress, indifferent
         self.time_spent: dict[str, float] = defaultdict(float)
         self.notes: list[str] = [*context.plan.notes]
+        self.network_digests: dict[str, str] = {}  # by the name of the network's file
         self._seals: dict[str, list[Seal]] = defaultdict(list)  # data set -> of the guard's record, as each score was stored
         self._looks: dict[str, CountedLook] = {}  # data set -> as it was stored with the first pictures
         self._found: dict[tuple[str, str, str], _Found] = {}  # by data set, point and method: each is read once
@@ -101,7 +105,8 @@ class Gatherer:
             openings = split.test.record
             record += openings
             self.notes += [*self.context.datasets[source.name].notes, *split.notes]
-            if not (any(opening.handed_out for opening in openings) and all(map(split.test.still_holds, self._seals[source.name]))):
+            holds = all(map(split.test.still_holds, self._seals[source.name])) and not split.test.record_faults
+            if not (holds and any(opening.handed_out for opening in openings)):
                 record_fault = RECORD_FAULT
         if record_fault:
             self.notes.append(record_fault)
@@ -237,6 +242,11 @@ class Gatherer:
             return _Found([], {})
         self._note_skipped(data, "training", trainings[0].facts["skipped"])
         stored = [PerQuery.from_bytes(result.arrays) for result in scored if result.arrays is not None]
+        for seed, (result, queries_of_seed) in enumerate(zip(scored, stored, strict=True)):
+            unlike = unlike_scores(result.facts, queries_of_seed)
+            if unlike:
+                raise Damaged(f"the scores of {method.name}, seed {seed}, on {data} were edited in the store: {unlike}; {BEGIN_ANEW}")
+        self.network_digests |= {result.facts["network"]: result.facts["digest"] for result in trainings}
         queries = [queries_of(seed) for seed in stored]
         self.notes += [f"{data}: {note}" for note in scored[0].facts["notes"]]
         chosen = self.progress.choice(data, method.name)
@@ -266,10 +276,10 @@ class Gatherer:
             curves=tuple(curves),
             trials=tuple(self._trials(data, method.name)) if not point else (),
             published={name: value / 100 for name, value in method.published.get(self.plan.protocol.name, {}).items()},
-            embeddings=self.context.folder / EMBEDDINGS / scored[0].facts["embeddings"] if "embeddings" in scored[0].facts else None,
+            embeddings=self._whole(EMBEDDINGS, scored[0].facts, "embeddings"),
             seedless=seedless,
             adapted=trainings[0].facts.get("adapted", ""),
-            planes=tuple(self.context.folder / EMBEDDINGS / result.facts["plane"] for result in scored if "plane" in result.facts),
+            planes=tuple(filter(None, (self._whole(EMBEDDINGS, result.facts, "plane") for result in scored))),
         )
         of_levels, queries_of_levels = level_results(whole, [result.facts.get("levels", []) for result in scored], stored)
         return _Found([whole, *of_levels], {method.name: queries} | queries_of_levels)
@@ -304,10 +314,26 @@ class Gatherer:
         self._note_skipped(data, "test", facts["skipped"])
         if facts.get("look"):
             self._looks[data] = CountedLook.from_json(facts["look"])
-        thumbnails = None if facts["thumbnails"] is None else np.load(self.context.folder / ITEMS / facts["thumbnails"], mmap_mode="r")
+        pictures = self._whole(ITEMS, facts, "thumbnails")
+        thumbnails = None if pictures is None else np.load(pictures, mmap_mode="r")
         halves = {name: None if facts[name] is None else np.array(facts[name], dtype=np.int64) for name in ("query", "gallery")}
         names = self.context.datasets[data].class_names
         return TestItems(np.array(facts["labels"], dtype=np.int64), names, tuple(facts["names"]), thumbnails, **halves)
+
+    def _whole(self, folder: str, facts: dict[str, Any], name: str) -> Path | None:
+        """The file that a piece wrote besides its result; None where it wrote none, or, with a note, where that is not as it was."""
+        if facts.get(name) is None:
+            return None
+        path = self.context.folder / folder / str(facts[name])
+        digest = facts.get("files", {}).get(path.name)
+        if path.is_file() and (digest is None or file_digest(path) == digest):  # None: of an earlier version
+            return path
+        state = "damaged" if path.is_file() else "missing"
+        self.notes.append(
+            f"{folder}/{path.name} is {state}, so that the report lacks what is drawn of it; no score depends on it. A copy of the file "
+            "brings it back, and so does the same comparison with another --out"
+        )
+        return None
 
     def _note_skipped(self, data: str, part: str, skipped: list[str]) -> None:
         if skipped:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from likewise.evaluation.retrieval import PerQuery
 from likewise.evaluation.scores import Scores
@@ -29,6 +30,13 @@ def queries_of(joined: PerQuery, levels: Levels = ()) -> PerQuery:
     ending = level_name("", levels) if levels else ""
     names = [name for name in joined.scores if name.endswith(ending) and (levels or not name.endswith("]"))]
     return replace(joined, scores={name.removesuffix(ending): joined.scores[name] for name in names})
+
+
+def unlike_scores(facts: Mapping[str, Any], joined: PerQuery) -> str:
+    """What of the scores of a score piece is not the mean of its queries, in words; empty if all are."""
+    whole = queries_of(joined).unlike(facts["scores"])
+    of_levels = (queries_of(joined, tuple(entry["levels"])).unlike(entry["scores"]) for entry in facts.get("levels", []))
+    return whole or next(filter(None, of_levels), "")
 
 
 def _queries(scores: Scores) -> PerQuery:

@@ -1,6 +1,7 @@
 """TestGuard: holds the test part of a split. Only the final evaluation opens it, and every opening is recorded.
 
-A record beside the run has every request; the user's ledger counts the looks of all runs at a test set (likewise.data.ledger).
+A record beside the run has every request, each line chained to the one before; the user's ledger counts the looks of all runs at a test
+set (likewise.data.ledger).
 
 Python cannot hide a value from someone who looks for it. The guard makes a look at the test part impossible by accident and visible
 on purpose: the indices are in no public attribute, no repr, no pickle and no copy; opening needs a key that the guard gives out once,
@@ -10,7 +11,6 @@ to whoever runs the final evaluation; and the record of every request, granted o
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,9 +22,10 @@ from typing import Literal, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from likewise.chained_lines import ChainedLines, Line
 from likewise.data.dataset import Dataset
 from likewise.data.ledger import CountedLook, Occasion, enter_look, uncounted_look
-from likewise.files import append_line, locked
+from likewise.files import locked
 
 Indices = npt.NDArray[np.int64]
 Event = Literal["key", "opened", "resumed", "refused", "unreadable"]
@@ -156,6 +157,11 @@ class TestGuard:
         """Every request for this test part, oldest first; with a file, those of earlier processes too."""
         return tuple(opening for opening in self._record.read() if opening.test in (self._digest, ""))
 
+    @property
+    def record_faults(self) -> tuple[str, ...]:
+        """What was edited in the record or taken out of it, in words."""
+        return self._record.faults()
+
     def keep_record(self, path: str | Path) -> None:
         """From here on the record is a file of JSON lines. What was recorded so far is written there first."""
         kept = Record(Path(path))
@@ -272,7 +278,11 @@ class Record:
     def read(self) -> list[Opening]:
         if self._path is None:
             return list(self._memory)
-        return [_opening_of(line) for line in self._content().split(b"\n") if line.strip()]
+        return [_opening_of(line) for line in ChainedLines(self._path).read().lines]
+
+    def faults(self) -> tuple[str, ...]:
+        """What was edited or taken out, in words."""
+        return () if self._path is None else ChainedLines(self._path).read().changed
 
     def _content(self) -> bytes:
         try:
@@ -296,7 +306,7 @@ class Record:
             self._memory.append(opening)
             return
         try:
-            append_line(self._path, json.dumps(asdict(opening)).encode())
+            ChainedLines(self._path).append(asdict(opening))
         except OSError as fault:
             raise OSError(
                 fault.errno, f"{fault.strerror}: the opening could not be recorded, so nothing was opened", fault.filename
@@ -323,13 +333,11 @@ def test_digest(part: TestPart) -> str:
 test_digest.__test__ = False  # type: ignore[attr-defined]
 
 
-def _opening_of(line: bytes) -> Opening:
-    names = {field.name for field in fields(Opening)}
+def _opening_of(line: Line) -> Opening:
     try:
-        stored = json.loads(line)
-        return Opening(**{name: stored[name] for name in names})
-    except (ValueError, KeyError, TypeError):
-        return Opening("unreadable", "", line[:80].decode(errors="replace"), "", "", "", number=0, num_items=0, test="")
+        return Opening(**{field.name: line.entry[field.name] for field in fields(Opening)})  # type: ignore[index]
+    except (KeyError, TypeError):
+        return Opening("unreadable", "", line.text[:80].decode(errors="replace"), "", "", "", number=0, num_items=0, test="")
 
 
 def _frozen(indices: Indices) -> Indices:

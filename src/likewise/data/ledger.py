@@ -10,8 +10,6 @@ entered is said, and the look stays on record in the folder of its run.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import sys
 from dataclasses import asdict, dataclass, fields, replace
@@ -19,12 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from likewise.files import append_line, locked, write_whole
+from likewise.chained_lines import ChainedLines
+from likewise.files import locked
 from likewise.wording import count_of, listed, ordinal, printable
 
 What = Literal["compare", "train", "adapt", "evaluate", "python"]
 
-FILE, LAST = "ledger.jsonl", "ledger.last.json"
+FILE = "ledger.jsonl"
 PATIENCE = 30.0  # seconds to wait for another process's entry
 NAMED = 3  # looks before this one that are named, the latest first
 
@@ -152,7 +151,7 @@ def enter_look(occasion: Occasion, *, test: str, data: str, num_items: int, purp
         with locked(path.with_name(f".{FILE}.lock"), timeout=PATIENCE):
             counted = _counted(look)
             if not counted.is_entered:
-                _append(path, counted.look)
+                ChainedLines(path).append(asdict(counted.look))
             return replace(counted, is_entered=True)
     except (OSError, RuntimeError) as fault:  # RuntimeError: the user has no home
         note = _not_entered(occasion, fault, "Set LIKEWISE_STATE to a folder that can be written to: the same command then enters it")
@@ -177,68 +176,23 @@ def looks_at(test: str) -> tuple[Look, ...]:
 def read_ledger() -> Ledger:
     """All of it. Empty where there is no file; OSError where there is one that cannot be read."""
     path = state_folder() / FILE
-    last = _last_digest(path)  # before the lines: an entry that is made meanwhile is then only more than was expected
+    chain = ChainedLines(path).read()
     looks: list[Look] = []
     damaged: list[str] = []
-    changed: list[str] = []
-    previous, digests = "", set()
-    for number, line in enumerate(_lines(path), start=1):
+    for line in chain.lines:
         try:
-            entry = json.loads(line)
-            look = _look_of(entry)
-            seal, before = entry["seal"], entry["previous"]
+            if line.entry is None or not line.is_chained:
+                raise ValueError("no entry of a ledger")
+            looks.append(_look_of(line.entry))
         except (ValueError, KeyError, TypeError):
-            damaged.append(f"line {number} is damaged and was skipped: {printable(line[:60].decode(errors='replace'))}")
-        else:
-            looks.append(look)
-            if seal != _seal(entry):
-                changed.append(f"line {number} was edited after it was written")
-            if before != previous:
-                where = f"between lines {number - 1} and {number}" if number > 1 else "before line 1"
-                changed.append(f"{where} a line was edited or taken out")
-        previous = hashlib.sha256(line).hexdigest()
-        digests.add(previous)
-    if last and last not in digests:
-        changed.append("the last line that was written is not there any more" if digests else "all lines were taken out")
-    return Ledger(path, tuple(looks), tuple(damaged), tuple(changed))
+            damaged.append(f"line {line.number} is damaged and was skipped: {printable(line.text[:60].decode(errors='replace'))}")
+    return Ledger(path, tuple(looks), tuple(damaged), chain.changed)
 
 
 def _look(occasion: Occasion, *, test: str, data: str, num_items: int, purpose: str) -> Look:
     """Not yet counted."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Look(0, now, occasion.what, occasion.folder, occasion.run, data, test, num_items, occasion.decided, purpose)
-
-
-def _append(path: Path, look: Look) -> None:
-    """Adds a line, under the lock."""
-    lines = _lines(path)
-    digests = [hashlib.sha256(line).hexdigest() for line in lines]
-    last = _last_digest(path)
-    # Where the last line that was written is gone, the next one names it all the same: the gap stays to be seen.
-    previous = last if last and last not in digests else digests[-1] if digests else ""
-    entry: dict[str, Any] = {**asdict(look), "previous": previous}
-    line = json.dumps({**entry, "seal": _seal(entry)}).encode()
-    append_line(path, line)
-    write_whole(path.with_name(LAST), (json.dumps({"sha256": hashlib.sha256(line).hexdigest()}) + "\n").encode())
-
-
-def _lines(path: Path) -> list[bytes]:
-    try:
-        return [line for line in path.read_bytes().split(b"\n") if line.strip()]
-    except FileNotFoundError:
-        return []
-
-
-def _last_digest(path: Path) -> str:
-    try:
-        return str(json.loads(path.with_name(LAST).read_text())["sha256"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return ""
-
-
-def _seal(entry: dict[str, Any]) -> str:
-    content = {name: value for name, value in entry.items() if name != "seal"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _look_of(stored: dict[str, Any]) -> Look:

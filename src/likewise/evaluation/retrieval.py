@@ -1,7 +1,7 @@
 """Retrieval scores of every query, all from the ranks of its positives."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +15,8 @@ from likewise.evaluation.metrics import RETRIEVAL_METRICS, check_metrics, fittin
 from likewise.evaluation.ranks.rank_counter import Duplicates, PositiveRanks, RankCounter, Wanted
 from likewise.evaluation.similarity import Embeddings, PairwiseSimilarity, full_float32
 
+SAME_MEAN = 1e-12  # the sum of a mean may be taken in another order
+
 
 @dataclass(frozen=True)
 class PerQuery:
@@ -24,6 +26,24 @@ class PerQuery:
     matched: Tensor  # (Q,) bool: the gallery holds an item of the query's class
     labels: Tensor  # (Q,) int64 class codes
     left_out: tuple[str, ...] = ()  # what was asked for and is not among the scores, in words
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Over the queries that have a match; none where none has."""
+        if not bool(self.matched.any()):
+            return {}
+        return {name: float(values[self.matched].mean()) for name, values in self.scores.items()}
+
+    def unlike(self, means: Mapping[str, float]) -> str:
+        """The first of these means that is not that of the queries, in words; empty if none. Means of other kinds are passed over."""
+        return next(
+            (
+                f"{name} is {means[name]:.6f} there, and {mean:.6f} by its queries"
+                for name, mean in self.means.items()
+                if name in means and not abs(means[name] - mean) <= SAME_MEAN
+            ),
+            "",
+        )
 
     def to_bytes(self) -> bytes:
         """Scores, matches and labels; `from_bytes` reads them."""

@@ -99,7 +99,7 @@ def score(
             if unscoreable == "error":
                 raise ValueError(left_out[0])
         else:
-            means |= {name: float(values[queries.matched].mean()) for name, values in queries.scores.items()}
+            means |= queries.means
             if intervals is not None and queries.scores:
                 bounds = mean_intervals([queries], unit=intervals)
                 in_doubt = intervals_in_doubt(queries, bounds, unit=intervals)

@@ -12,6 +12,7 @@ from typing import Any
 from likewise.formats.regular_file import UnreadableFile, parsing
 from likewise.formats.text_files import read_text
 from likewise.limits import current_limits, how_to_raise
+from likewise.sealing import check_seal
 
 
 def read_json(path: Path, *, remedy: str = "write it again") -> Any:
@@ -24,6 +25,14 @@ def read_json_table(path: Path, *, remedy: str = "write it again") -> dict[str, 
     content = read_json(path, remedy=remedy)
     if not isinstance(content, dict):
         raise UnreadableFile(f"{path} holds {_kind(content)} where a table was expected: {remedy}")
+    return content
+
+
+def read_sealed_table(path: Path, *, remedy: str = "write it again") -> dict[str, Any]:
+    """The table of a file that `sealed_json` wrote, or an earlier version without a seal; `Damaged` where it differs from its seal."""
+    content = read_json_table(path, remedy=remedy)
+    check_seal(path.read_bytes(), path, mend=remedy)
+    content.pop("seal", None)
     return content
 
 

@@ -1,5 +1,6 @@
 """Bundle: a folder with an embedder's weights (model.safetensors), all else about it (embedder.json) and, where it was calibrated, what its
-similarities mean (calibration.json). No pickle. Written whole or not at all.
+similarities mean (calibration.json). No pickle. Written whole or not at all. Both .json end with a digest of themselves, and embedder.json
+holds that of the weights.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from torch import Tensor
 
 from likewise.files import file_digest, write_folder, write_whole
 from likewise.formats.regular_file import UnreadableFile, is_regular
-from likewise.formats.settings_files import not_finite, read_json_table
+from likewise.formats.settings_files import not_finite, read_sealed_table
+from likewise.sealing import Damaged, sealed_json
 
 FORMAT_VERSION = 1
 DESCRIPTION, WEIGHTS, CALIBRATION = "embedder.json", "model.safetensors", "calibration.json"
@@ -46,8 +48,7 @@ def write_bundle(
     json.dumps(description)  # what JSON cannot hold is found before anything is written
     with write_folder(folder, known_by=DESCRIPTION, what="an embedder") as unfinished:
         write_whole(unfinished / WEIGHTS, save({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}))
-        text = json.dumps({**description, "sha256": file_digest(unfinished / WEIGHTS)}, indent=2)
-        write_whole(unfinished / DESCRIPTION, f"{text}\n".encode())
+        write_whole(unfinished / DESCRIPTION, sealed_json({**description, "sha256": file_digest(unfinished / WEIGHTS)}))
         if calibration is not None:
             write_calibration(unfinished, calibration)
 
@@ -55,9 +56,8 @@ def write_bundle(
 def write_calibration(folder: Path, calibration: dict[str, Any]) -> Path:
     """Writes the calibration of the bundle in the folder, with the digest of the weights that it is of, and gives the file."""
     home = bundle_home(folder)
-    digest = read_json_table(home / DESCRIPTION).get("sha256")
-    text = json.dumps({"sha256": digest, "calibration": calibration}, indent=1, allow_nan=False)
-    write_whole(home / CALIBRATION, f"{text}\n".encode())
+    digest = read_sealed_table(home / DESCRIPTION, remedy="save the model again").get("sha256")
+    write_whole(home / CALIBRATION, sealed_json({"sha256": digest, "calibration": calibration}, indent=1))
     return home / CALIBRATION
 
 
@@ -74,7 +74,7 @@ def bundle_home(folder: Path) -> Path:
 def read_bundle(folder: Path) -> Bundle:
     """The bundle in the folder, or in its subfolder `embedder` (a run's); a ValueError says what is not as it was written."""
     home = bundle_home(folder)
-    description = read_json_table(home / DESCRIPTION, remedy="save the model again")
+    description = read_sealed_table(home / DESCRIPTION, remedy="save the model again, or copy the whole folder again")
     try:
         version = description["format"]
         if version == FORMAT_VERSION:
@@ -99,9 +99,9 @@ def _read_calibration(path: Path, digest: str) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        stored = read_json_table(path, remedy="calibrate again, or delete it")
+        stored = read_sealed_table(path, remedy="calibrate again, or delete it")
         is_of_this, calibration = stored["sha256"] == digest, dict(stored["calibration"])
-    except UnreadableFile:
+    except (UnreadableFile, Damaged):
         raise
     except (ValueError, KeyError, TypeError) as fault:
         raise ValueError(f"{path} is damaged ({fault!r}): calibrate again, or delete it") from fault

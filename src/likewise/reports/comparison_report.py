@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from likewise.comparison.compare import run_comparison
-from likewise.comparison.folder import REPORT
+from likewise.comparison.folder import REPORT, seal_folder, unseal_folder
 from likewise.comparison.plan_progress import OnProgress
 from likewise.comparison.request import DataAsked, MethodsAsked, Request
 from likewise.comparison.results import ComparisonResults
@@ -105,7 +105,9 @@ def compare_and_report(
     assert results.folder is not None
     watch = Stopwatch()
     with storage_faults_explained(results.folder), watch.measures("report"):
+        unseal_folder(results.folder)
         page = write_report(results, results.folder)
+        seal_folder(results.folder)
     return replace(results, report=page).with_time("report", watch.seconds["report"])
 
 

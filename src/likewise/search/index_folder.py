@@ -19,8 +19,10 @@ from likewise.addresses import command_line
 from likewise.checks import known_name
 from likewise.configuration import as_table, from_table
 from likewise.files import locked, write_folder, write_whole
+from likewise.formats.settings_files import read_sealed_table
 from likewise.models.bundle import DESCRIPTION as EMBEDDER
 from likewise.models.embedder import Embedder
+from likewise.sealing import Damaged, sealed_json
 from likewise.search.stores import STORES
 from likewise.search.vector_store import VectorStore
 
@@ -48,7 +50,7 @@ def create_index_folder(folder: Path, embedder: Embedder, store: str, options: M
 
 
 def write_description(folder: Path, description: IndexDescription) -> None:
-    write_whole(folder / DESCRIPTION, f"{json.dumps(as_table(description), indent=2)}\n".encode())
+    write_whole(folder / DESCRIPTION, sealed_json(as_table(description)))
 
 
 def is_index(folder: Path) -> bool:
@@ -62,9 +64,11 @@ def read_description(folder: Path) -> IndexDescription:
         raise ValueError(f"{folder} {words}: expected an index; `likewise index MODEL IMAGES --out {folder}` makes one")
     path = folder / DESCRIPTION
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
+        table = read_sealed_table(path, remedy="copy the whole index again, or build it anew")
         version = table["format"]
-    except (ValueError, KeyError, TypeError) as fault:
+    except Damaged:
+        raise
+    except (OSError, KeyError, TypeError) as fault:
         raise ValueError(f"{path} is damaged ({fault!r}): copy the whole index again, or build it anew") from fault
     if version != FORMAT:
         raise ValueError(f"{folder} is an index of format {version!r}, and this version of likewise reads {FORMAT}: update likewise")
@@ -84,8 +88,10 @@ def model_digest(folder: Path) -> str:
     """Names what the embedder in the folder computes: its network, weights and preprocessing, whatever its card says. 64 digits."""
     path = folder / EMBEDDER
     try:
-        described = json.loads(path.read_text(encoding="utf-8"))
+        described = read_sealed_table(path, remedy="copy the whole folder again")
         computed = {name: described[name] for name in ("spec", "preprocessing", "sha256")}
+    except Damaged:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as fault:
         raise ValueError(f"{path} cannot be read ({fault!r}): copy the whole folder again") from fault
     return hashlib.sha256(json.dumps(computed, sort_keys=True).encode()).hexdigest()

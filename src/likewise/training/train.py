@@ -228,7 +228,7 @@ def _finish(
         occasion = Occasion("train", str(folder.path.resolve()), decided=decision(config, embedder.network))
         embedder.card |= {"occasion": asdict(occasion)} if parts.test.num_items else {}
         embedder.save(folder.embedder)
-        scored = _test_scores(dataset, parts, training, occasion) if parts.test.num_items else _no_scores(training)
+        scored = _test_scores(folder, dataset, parts, training, occasion) if parts.test.num_items else _no_scores(training)
         content = _facts(training) | scored | {"notes": [*notes, *scored["notes"]]}
         folder.end(config, content)
     return folder.result_of(training.devices.from_first(content))
@@ -246,7 +246,7 @@ def _facts(training: Training) -> dict[str, Any]:
     }
 
 
-def _test_scores(dataset: Dataset, parts: Split, training: Training, occasion: Occasion) -> dict[str, Any]:
+def _test_scores(folder: RunFolder, dataset: Dataset, parts: Split, training: Training, occasion: Occasion) -> dict[str, Any]:
     """What `scores.json` holds of the test classes, which are opened here."""
     protocol, network = training.protocol, training.network
     key = parts.test.issue_key("training run")
@@ -263,6 +263,7 @@ def _test_scores(dataset: Dataset, parts: Split, training: Training, occasion: O
         query_and_gallery=part.query_and_gallery(part.indices[test.indices]),
         unscoreable="note",  # a finished training is worth having, whatever its test items can tell
     )
+    folder.write_queries(scores.per_query)
     return {
         "scores": scores.means,
         "num_test_items": len(test),

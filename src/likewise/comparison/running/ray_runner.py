@@ -54,7 +54,8 @@ class RayRunner:
                         return
                     room = 0 if orders.are_over else self.jobs
                     while len(under_way) < room and (piece := store.claim(progress.due(), owner, progress.claims)) is not None:
-                        under_way[self._task.remote(orders.comparison, context, piece, progress)] = piece
+                        network = store.network_digest(piece)
+                        under_way[self._task.remote(orders.comparison, context, piece, progress, network)] = piece
                         progress = store.progress()
                     done, _ = self._ray.wait(list(under_way), timeout=BETWEEN_CHECKS) if under_way else ([], [])
                     for task in done:
@@ -78,7 +79,7 @@ class RayRunner:
         return result
 
 
-def perform(comparison: str, context: Context, piece: Piece, progress: Progress) -> PieceResult:
+def perform(comparison: str, context: Context, piece: Piece, progress: Progress, network: str) -> PieceResult:
     """One piece in a Ray worker."""
     if not Path(context.folder).is_dir():
         return PieceResult(
@@ -87,4 +88,4 @@ def perform(comparison: str, context: Context, piece: Piece, progress: Progress)
     if comparison not in _workshops or _workshops[comparison].context.own_code.keys() != context.own_code.keys():
         _workshops.clear()
         _workshops[comparison] = Workshop(context)
-    return _workshops[comparison].perform(piece, progress)
+    return _workshops[comparison].perform(piece, progress, network=network)

@@ -3,11 +3,15 @@
 A piece is claimed by inserting its row, which only one process can do; it is finished by filling in the result. A claim whose process is
 dead, or silent for `LEASE` seconds where that cannot be known, is taken over by whoever changes the row's owner first. Nobody holds a
 transaction open for longer than one statement, so that readers and workers never wait for each other's pieces.
+
+What is stored ends with a digest: the plan's of itself; a result's of its words and numbers, and in these are its piece, its score and the
+digest of its arrays. So a result that was edited, damaged or put in another's place is never used.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
+import math
 import os
 import secrets
 import socket
@@ -25,7 +29,10 @@ from likewise.addresses import Address, without_secrets
 from likewise.comparison.plan import LOOKS, Claim, Piece, Plan
 from likewise.comparison.plan_progress import Progress
 from likewise.comparison.running.database import DatabaseFault, make_engine, reason_of
+from likewise.sealing import Damaged, sealed_json, unsealed_json
 
+SEALED = "sealed"  # in the words of a result: what else its row holds
+BEGIN_ANEW = "restore the database from a copy, or begin anew with another --out"
 LEASE = 60.0  # seconds of silence after which another machine's claim is void
 
 _tables = sql.MetaData()
@@ -119,7 +126,7 @@ class Store:
         """Tables where there are none, and this comparison."""
         with self._transaction() as connection:
             _tables.create_all(connection, checkfirst=True)
-            row = {"id": self.comparison, "plan": json.dumps(plan), "about": json.dumps(about)}
+            row = {"id": self.comparison, "plan": _text(plan), "about": _text(about)}
             connection.execute(sql.insert(_comparisons).values(row))
 
     def plan(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -133,8 +140,8 @@ class Store:
         if row is None:
             return None
         self._length, self._plan = len(row.plan), None
-        about = json.loads(row.about)
-        return json.loads(row.plan), about | {"command": without_secrets(about["command"])}
+        about = self._content(row.about, "what is known of its start")
+        return self._content(row.plan, "the plan"), about | {"command": without_secrets(about["command"])}
 
     def progress(self) -> Progress:
         """How far it is, by the plan as it now stands: another process may have extended it.
@@ -164,7 +171,7 @@ class Store:
             if connection.execute(sql.select(_plan_length).where(here)).scalar() != self._length:
                 return False
             plan = larger(int(connection.execute(looked).scalar() or 0))
-            connection.execute(sql.update(_comparisons).where(here).values(plan=json.dumps(plan.as_table())))
+            connection.execute(sql.update(_comparisons).where(here).values(plan=_text(plan.as_table())))
         return True
 
     def claims(self) -> dict[str, Claim]:
@@ -179,7 +186,7 @@ class Store:
         trials = (_pieces.c.comparison == self.comparison, _pieces.c.kind == "trial", _pieces.c.result.is_not(None))
         with self._transaction() as connection:
             rows = connection.execute(sql.select(_pieces.c.piece, _pieces.c.result).where(*trials)).all()
-        seconds = {row.piece: json.loads(row.result).get("seconds_of_all_steps") for row in rows}
+        seconds = {row.piece: self._content(row.result, row.piece).get("seconds_of_all_steps") for row in rows}
         return {key: replace(claim, seconds=seconds.get(key)) for key, claim in claims.items()}
 
     def result(self, piece: Piece) -> PieceResult:
@@ -187,7 +194,13 @@ class Store:
         columns = [_pieces.c[name] for name in ("result", "score", "failure", "arrays")]
         with self._transaction() as connection:
             row = connection.execute(sql.select(*columns).where(*self._at(piece), _pieces.c.finished.is_not(None))).one()
-        return PieceResult(json.loads(row.result), row.score, row.failure, row.arrays)
+        facts = self._content(row.result, f"the result of {piece.in_words}")
+        stored = PieceResult(facts, row.score, row.failure, row.arrays)
+        sealed = facts.pop(SEALED, None)
+        unlike = None if sealed is None else self._unlike(sealed, _sealed_with(piece, stored))  # None: of an earlier version
+        if unlike is not None:
+            raise Damaged(f"{self._place}: the {unlike} of {piece.in_words} is not what was stored: {BEGIN_ANEW}")
+        return stored
 
     def claim(self, pieces: Iterable[Piece], owner: Owner, claims: Mapping[str, Claim]) -> Piece | None:
         """The first of these pieces that is free, or whose owner is gone, now this owner's.
@@ -215,7 +228,7 @@ class Store:
             "finished": time.time(),
             "score": result.score,
             "failure": result.failure,
-            "result": json.dumps(result.facts),
+            "result": _text(result.facts | {SEALED: _sealed_with(piece, result)}),
             "arrays": result.arrays,
         }
         with self._transaction() as connection:
@@ -246,6 +259,26 @@ class Store:
             raise
         except DBAPIError as fault:
             raise DatabaseFault(f"its database {self._url} fails: {reason_of(fault)}") from fault
+
+    def network_digest(self, piece: Piece) -> str:
+        """Of the network that a piece scores; empty where it scores none, or an earlier version stored none."""
+        return "" if piece.kind != "score" else str(self.result(replace(piece, kind="final")).facts.get("digest", ""))
+
+    def _unlike(self, sealed: Mapping[str, Any], found: Mapping[str, Any]) -> str | None:
+        """What a row holds otherwise than when it was stored. Some databases keep fewer digits of a number than these two."""
+        exact = self._engine.dialect.name in ("sqlite", "postgresql")
+        given, score = sealed["score"], found["score"]
+        if (given is None) != (score is None) or (score is not None and not math.isclose(score, given, rel_tol=0 if exact else 1e-6)):
+            return "score"
+        return next((name for name in ("piece", "failure", "arrays") if sealed[name] != found[name]), None)
+
+    @property
+    def _place(self) -> str:
+        return str(self._file or self._url)
+
+    def _content(self, text: str, what: str) -> dict[str, Any]:
+        """What was stored as JSON, with its seal or, by an earlier version, without."""
+        return unsealed_json(f"{text}\n".encode(), f"{self._place}: {what}", mend=BEGIN_ANEW)
 
     def _at(self, piece: Piece) -> tuple[sql.ColumnElement[bool], sql.ColumnElement[bool]]:
         return _pieces.c.comparison == self.comparison, _pieces.c.piece == piece.key
@@ -300,6 +333,20 @@ class Store:
             self._seen[claim.piece.key] = (claim.owner, claim.beat, time.monotonic())
             return False
         return time.monotonic() - since > LEASE
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return sealed_json(content, indent=None, allow_nan=True).decode().rstrip()
+
+
+def _sealed_with(piece: Piece, result: PieceResult) -> dict[str, Any]:
+    """What the row of a result holds beside its words and numbers."""
+    return {
+        "piece": piece.key,
+        "score": result.score,
+        "failure": result.failure,
+        "arrays": None if result.arrays is None else hashlib.sha256(result.arrays).hexdigest(),
+    }
 
 
 def this_host() -> str:

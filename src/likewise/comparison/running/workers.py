@@ -57,7 +57,7 @@ def work(orders: Orders, *, on_piece: Callable[[], object] = lambda: None) -> No
                 piece = store.claim(progress.due(), owner, progress.claims)
                 asking += time.perf_counter() - began
                 if piece is not None:
-                    result = workshop.perform(piece, progress)
+                    result = workshop.perform(piece, progress, network=store.network_digest(piece))
                     began = time.perf_counter()
                     result.facts["time"]["database"] = asking
                     store.finish(piece, result)

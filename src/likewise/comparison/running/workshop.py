@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import re
 import time
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -91,6 +93,9 @@ class Context:
         return self.folder / NETWORKS / f"{file_name(piece)}.safetensors"
 
 
+Step = Callable[[Piece, Progress, Stopwatch], PieceResult]
+
+
 class Workshop:
     """Does pieces of one comparison in this process; what several pieces need is made once."""
 
@@ -107,15 +112,24 @@ class Workshop:
     def plan(self) -> Plan:
         return self.context.plan
 
-    def perform(self, piece: Piece, progress: Progress) -> PieceResult:
-        """What the piece finds. A fault of the method or the data is a finding too: the other methods go on."""
+    def perform(self, piece: Piece, progress: Progress, *, network: str = "") -> PieceResult:
+        """What the piece finds. A fault of the method or the data is a finding too: the other methods go on.
+
+        network: the digest of the one that the piece scores, as it was stored when that was trained.
+        """
         watch = Stopwatch()
         if progress.plan is not self.plan:  # it was extended
             self.context = replace(self.context, plan=progress.plan)
         if piece.kind not in LOOKS:  # of an extension: what trains has no test item within its reach
             self._test.clear()
             self._examined.clear()
-        steps = {"trial": self._trial, "final": self._final, "score": self._score, "items": self._items}
+        score = partial(self._score, digest=network)
+        steps: dict[str, Step] = {
+            "trial": self._trial,
+            "final": self._final,
+            "score": score,
+            "items": self._items,
+        }
         try:
             with num_threads(1 if self.context.device == "cpu" else None):
                 result = steps[piece.kind](piece, progress, watch)
@@ -185,8 +199,10 @@ class Workshop:
         features = embed_feed(network.to(self.context.device), feed, protocol, device=self.context.device)
         return network.with_whitening(whiten(features, feed.labels, shrinkage="auto"))
 
-    def _score(self, piece: Piece, progress: Progress, watch: Stopwatch) -> PieceResult:
-        path, protocol = self.context.network_file(replace(piece, kind="final")), self.plan.at_point(piece.point)
+    def _score(self, piece: Piece, progress: Progress, watch: Stopwatch, *, digest: str) -> PieceResult:
+        final, protocol = replace(piece, kind="final"), self.plan.at_point(piece.point)
+        path = self.context.network_file(final)
+        restored = self._restored(final, progress, watch, digest) if digest else []
         part, feed = self._test_feed(piece, progress, watch, protocol, also=file_digest(path) if path.is_file() else "")
         with watch.measures("evaluation"):
             network = load_network(path).to(self.context.device)
@@ -204,21 +220,39 @@ class Workshop:
             "scores": scores.means,
             "levels": [{"levels": levels, "scores": found.means, "width": network.width_of(levels)} for levels, found in of_levels.items()],
             "width": network.width,
-            "notes": list(scores.notes),
+            "notes": [*restored, *scores.notes],
             "record": self._seal(piece.data),
         }
+        files: dict[str, str] = {}
         with watch.measures("saving"):
             if piece.number == 0 and self.context.keeps_items:
                 dtype = np.float16 if protocol.compared_by == "cosine" else np.float32  # of any length, beyond what 16 bits hold
-                facts["embeddings"] = self._kept(file_name(piece), vectors_to_score(network, outputs, protocol), dtype)
+                facts["embeddings"] = self._kept(file_name(piece), vectors_to_score(network, outputs, protocol), dtype, files)
             if network.num_outputs == 2:  # what can be drawn as it is
-                facts["plane"] = self._kept(f"{file_name(piece)}-plane", outputs, np.float32)
+                facts["plane"] = self._kept(f"{file_name(piece)}-plane", outputs, np.float32, files)
+        facts["files"] = files
         return PieceResult(facts, score=scores.means[DECIDING_SCORE], arrays=joined_queries(scores, of_levels).to_bytes())
 
-    def _kept(self, name: str, vectors: Tensor, dtype: type[np.floating[Any]]) -> str:
-        """Writes vectors of the test items; gives the name of the file."""
+    def _restored(self, final: Piece, progress: Progress, watch: Stopwatch, digest: str) -> list[str]:
+        """A network that is not as it was stored is trained again, which gives the same one; what to tell of that. A ValueError, if not."""
+        path = self.context.network_file(final)
+        if path.is_file() and file_digest(path) == digest:
+            return []
+        state = f"{'damaged' if path.is_file() else 'missing'} before it was scored"
+        self._test.clear()  # what trains has no test item within its reach
+        self._examined.clear()
+        if self._final(final, progress, watch).facts["digest"] != digest:
+            path.unlink()
+            raise ValueError(f"its network was {state}, and trained again it is another one: begin anew with another --out")
+        return [f"the network of {final.in_words} was {state}; it was trained again and is the same, byte for byte"]
+
+    def _kept(self, name: str, vectors: Tensor, dtype: type[np.floating[Any]], files: dict[str, str]) -> str:
+        """Writes vectors of the test items and puts their digest among those of the files; gives the name of the file."""
+        content = io.BytesIO()
+        np.save(content, vectors.cpu().numpy().astype(dtype))
         file = self.context.folder / EMBEDDINGS / f"{name}.npy"
-        write_whole(file, lambda opened: np.save(opened, vectors.cpu().numpy().astype(dtype)))
+        write_whole(file, content.getvalue())
+        files[file.name] = hashlib.sha256(content.getvalue()).hexdigest()
         return file.name
 
     def _items(self, piece: Piece, progress: Progress, watch: Stopwatch) -> PieceResult:
@@ -235,6 +269,7 @@ class Workshop:
                 "labels": feed.labels.tolist(),
                 "names": [names[index] for index in indices.tolist()],
                 "thumbnails": None if thumbnails is None else thumbnails.name,
+                "files": {} if thumbnails is None else {thumbnails.name: file_digest(thumbnails)},
                 "skipped": [str(problem) for problem in feed.skipped],
                 "query": None if query is None else query.tolist(),
                 "gallery": None if gallery is None else gallery.tolist(),

@@ -9,13 +9,16 @@ embedder/         the trained network, for likewise.Embedder.load
 scores.json       of the test classes; none where every class was trained on
 environment.json  versions and the machine
 README.md         a card, with the exact command
+test_queries.npz  the scores of every test query, which those of scores.json are means of
+
+Every .json ends with a digest of itself. scores.json, written last, holds those of the other files, and of the record of openings as it
+was then.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -31,9 +34,14 @@ from likewise.configuration import differing
 from likewise.data.guard import Record, Seal
 from likewise.data.ledger import CountedLook
 from likewise.environment import num_cores, versions
-from likewise.files import is_unfinished, remove_unfinished, write_whole
+from likewise.evaluation.retrieval import PerQuery
+from likewise.files import file_digest, is_unfinished, remove_unfinished, write_whole
+from likewise.sealing import Damaged, digests_below, sealed_json, unsealed_json
 from likewise.training.runs.checkpoints import Checkpoints
 
+SCORES, QUERIES = "scores.json", "test_queries.npz"
+MEND = "restore it from a copy, or train again with another --out"
+GROWS = ("test_openings.jsonl", "test_openings.last.json", "embedder/calibration.json")  # after the run has ended
 COLUMNS = ("step", "loss", "seconds", "images_per_second", "R@1", "MAP@R")
 
 
@@ -95,7 +103,25 @@ class RunFolder:
         return self.read_json("config.json")
 
     def scores(self) -> dict[str, Any] | None:
-        return self.read_json("scores.json")
+        """What scores.json holds; `Damaged` where it is not what the run ended with, or not what its queries come to."""
+        return self.checked(SCORES)
+
+    def checked(self, name: str) -> dict[str, Any] | None:
+        """What a file with scores holds, after they were computed once more from those of the single queries."""
+        content = self.read_json(name)
+        if content is not None and QUERIES in content.get("files", {}):
+            self._check_queries(name, content)
+        return content
+
+    def _check_queries(self, name: str, content: dict[str, Any]) -> None:
+        path = self.path / QUERIES
+        if not path.is_file():
+            raise Damaged(f"{path} is missing, by which the scores of the run are checked: {MEND}")
+        if file_digest(path) != content["files"][QUERIES]:
+            raise Damaged(f"{path} is damaged, by which the scores of the run are checked: {MEND}")
+        unlike = PerQuery.from_bytes(path.read_bytes()).unlike(content["scores"])
+        if unlike:
+            raise Damaged(f"{self.path / name} was edited: {unlike}; {MEND}")
 
     def result(self) -> TrainingResult:
         """How the run ended."""
@@ -105,7 +131,8 @@ class RunFolder:
             what = ended if self.config() is not None else "is a folder that holds no run: give a run, or a file of embeddings"
             raise ValueError(f"{self.path} {what}")
         result = self.result_of(content)
-        if "record" in content and not Record(self.openings).still_holds(Seal(**content["record"])):
+        record = Record(self.openings)
+        if "record" in content and (not record.still_holds(Seal(**content["record"])) or record.faults()):
             note = f"the record of looks at the test classes ({self.openings.name}) was deleted or edited after the run had ended"
             return replace(result, notes=(*result.notes, note))
         return result
@@ -124,21 +151,27 @@ class RunFolder:
         )
 
     def end(self, config: dict[str, Any], content: dict[str, Any]) -> None:
-        """Writes the card and then the scores: a run with scores has ended."""
+        """Writes the card and then the scores, with the digests of all else: a run with scores has ended."""
         self.write_text("README.md", _card(config, content))
-        self.write_json("scores.json", content)
+        self.write_last(SCORES, content)
+
+    def write_last(self, name: str, content: dict[str, Any], *, grows: Sequence[str] = ()) -> None:
+        """With the digests of all other files of the run that are there and do not grow."""
+        self.write_json(name, content | {"files": digests_below(self.path, but=(*GROWS, *grows, name))})
+
+    def write_queries(self, queries: PerQuery | None) -> None:
+        """The scores of every test query; nothing where there are none."""
+        if queries is not None:
+            write_whole(self.path / QUERIES, queries.to_bytes())
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         try:
-            content: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
-            return content
+            return unsealed_json((self.path / name).read_bytes(), self.path / name, mend=MEND)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except ValueError as fault:
-            raise ValueError(f"{self.path / name} is damaged: {fault}") from fault
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
-        self.write_text(name, json.dumps(content, indent=2, allow_nan=False) + "\n")
+        write_whole(self.path / name, sealed_json(content))
 
     def write_text(self, name: str, content: str) -> None:
         write_whole(self.path / name, content.encode())
