@@ -17,7 +17,7 @@ from likewise.files import append_line, write_whole
 
 
 @dataclass(frozen=True)
-class Line:
+class ChainedLine:
     number: int  # from 1 on
     text: bytes
     entry: dict[str, Any] | None  # None: it is no JSON, as a kill or a full disk cut it short, or other hands did
@@ -32,7 +32,7 @@ class Line:
 class Chain:
     """What the file holds."""
 
-    lines: tuple[Line, ...]  # oldest first
+    lines: tuple[ChainedLine, ...]  # oldest first
     changed: tuple[str, ...]  # what was edited or taken out, in words
 
 
@@ -56,11 +56,11 @@ class ChainedLines:
     def read(self) -> Chain:
         """Empty where there is no file; OSError where there is one that cannot be read."""
         last = self._last_digest()  # before the lines: one that is added meanwhile is then only more than was expected
-        lines: list[Line] = []
+        lines: list[ChainedLine] = []
         changed: list[str] = []
         previous, digests, is_chain = "", set(), False
         for number, text in enumerate(self._lines(), start=1):
-            lines.append(line := Line(number, text, _table(text)))
+            lines.append(line := ChainedLine(number, text, _table(text)))
             if line.is_chained and line.entry is not None:
                 if line.entry["seal"] != _seal(line.entry):
                     changed.append(f"line {number} was edited after it was written")
@@ -79,7 +79,7 @@ class ChainedLines:
     def fault_of_last(self) -> str:
         """What is wrong with the file beside, in words; empty if nothing is."""
         lines = self._lines()
-        if not lines or not Line(1, lines[-1], _table(lines[-1])).is_chained or self._is_whole(_digest(lines[-1])):
+        if not lines or not ChainedLine(1, lines[-1], _table(lines[-1])).is_chained or self._is_whole(_digest(lines[-1])):
             return ""
         return "damaged" if self.last.is_file() else "missing"
 

@@ -94,10 +94,9 @@ def open_folder(
 
 def find_folder(path: Path, *, store: str | None = None) -> ComparisonFolder | None:
     """The comparison of this folder; None if it holds none. A server's address is given again, as it may hold a password."""
-    try:
-        mark = read_sealed_table(path / MARK, remedy="copy the whole folder again, or begin anew with another --out")
-    except FileNotFoundError:
+    if not (path / MARK).exists():
         return None
+    mark = read_sealed_table(path / MARK, remedy="copy the whole folder again, or begin anew with another --out")
     if mark["store"] == DATABASE:
         if store is not None:
             raise ValueError(f"the comparison in {path} keeps its results in {DATABASE} there: leave --store out")

@@ -22,7 +22,7 @@ from typing import Literal, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from likewise.chained_lines import ChainedLines, Line
+from likewise.chained_lines import ChainedLine, ChainedLines
 from likewise.data.dataset import Dataset
 from likewise.data.ledger import CountedLook, Occasion, enter_look, uncounted_look
 from likewise.files import locked
@@ -333,7 +333,7 @@ def test_digest(part: TestPart) -> str:
 test_digest.__test__ = False  # type: ignore[attr-defined]
 
 
-def _opening_of(line: Line) -> Opening:
+def _opening_of(line: ChainedLine) -> Opening:
     try:
         return Opening(**{field.name: line.entry[field.name] for field in fields(Opening)})  # type: ignore[index]
     except (KeyError, TypeError):
