@@ -143,7 +143,6 @@ def measure(size: int, arguments: argparse.Namespace) -> None:
         index = Index.load(folder, "cpu")
         vectors = index.store.vectors(ids)
         process, port = start_server(folder, arguments.threads)
-        connection = connected(port)
         by_id = [(f"/api/search?id={id}&k={K}", b"") for id in ids]
         by_picture = [(f"/api/search?k={K}", form(picture)) for picture in pictures]
         numbers = [1, *arguments.clients]
@@ -154,16 +153,17 @@ def measure(size: int, arguments: argparse.Namespace) -> None:
         try:
             for what, calls in in_process.items():
                 parts = [by_id if what == "id" else by_picture[part :: len(numbers)] for part in range(len(numbers))]
+                connection = connected(port)  # anew: the server closes what idles while many clients ask, or the process alone
                 calls[0]()
                 asked(connection, parts[0][0])
                 seconds = turn_by_turn({"alone": calls, "served": [partial(asked, connection, request) for request in parts[0]]})
                 show(size, what, "in process", seconds["alone"], None, None)
+                connection.close()
                 show(size, what, "1 client", seconds["served"], None, float(np.median(seconds["served"]) / np.median(seconds["alone"])))
                 for requests, clients in zip(parts[1:], arguments.clients, strict=True):
                     found, total = many_clients(port, requests, clients)
                     show(size, what, f"{clients} clients", found, len(found) / total, None)
         finally:
-            connection.close()
             process.terminate()
             process.wait()
             index.close()

@@ -156,6 +156,7 @@ def test_a_chosen_picture_finds_what_search_finds(opened: Open, index: Index, tm
     assert known == {True, False}
     assert page.locator("#status").inner_text().startswith(f"{len(index)} pictures compared in")
     assert page.locator("#results b").count() == 0  # a class's name is text, whatever is in it
+    assert ".<wbr>png" in page.locator("#results .name").first.inner_html()  # where a line may break
 
 
 def test_a_result_is_searched_from_and_more_are_shown(opened: Open, index: Index, tmp_path: Path) -> None:

@@ -398,3 +398,4 @@ def test_a_file_that_is_gone_is_told_in_its_place(visit: Open, birds: MadeIndex)
     missing = page.locator(".missing")
     missing.wait_for()
     assert "gone.png is not there any more" in missing.inner_text()
+    assert page.locator(".caption b").inner_html() == "gone.<wbr>png"  # where a line may break

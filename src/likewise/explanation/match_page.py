@@ -43,6 +43,7 @@ STYLE = """
 .scale i { flex: 1; height: .7rem; border-radius: 99px; border: 1px solid var(--rule); }
 .scroll:has(> .terms) { width: fit-content; max-width: 100%; }
 .terms { width: auto; }
+.scroll:has(> .terms) + .notes { margin-top: .8rem; }
 @media (max-width: 40rem) { .match.beside { display: none; } .match.stacked { display: block; max-width: 26rem; } }
 """
 
@@ -82,7 +83,7 @@ def _regions(explanation: Explanation) -> Markup:
         words = "No region of one image adds to the similarity with a region of the other."
         return tag("section", {}, tag("h2", {}, "Regions that match most"), tag("p", {}, words), *_both_layouts(explanation))
     total = sum(pair.contribution for pair in explanation.pairs)
-    others = f"{explanation.similarity - total:.3f}".replace("-", "\N{MINUS SIGN}")
+    others = _number(explanation.similarity - total, ".3f")
     words = f"The numbered regions add {total:.3f} to the similarity, all other pairs of places {others}."
     rows = [(str(number), *_cells(explanation, pair.contribution)) for number, pair in enumerate(explanation.pairs, 1)]
     seen = "The images are shown as the network sees them, without what its preprocessing cuts off."
@@ -98,7 +99,7 @@ def _regions(explanation: Explanation) -> Markup:
 
 def _cells(explanation: Explanation, contribution: float) -> tuple[str, str]:
     share = explanation.share(contribution)
-    return f"{contribution:+.4f}", "" if share is None else f"{100 * share:.1f} %"
+    return _number(contribution, "+.4f"), "" if share is None else f"{100 * share:.1f} %"
 
 
 def _both_layouts(explanation: Explanation) -> list[Markup]:
@@ -192,7 +193,7 @@ def _scale(largest: float, unit: str, *, is_signed: bool) -> Markup:
     adds, takes = (f"rgb({' '.join(str(part) for part in colour.tolist())} / {MOST_COVER})" for colour in (ADDS, TAKES))
     start = f"{takes}, " if is_signed else ""
     ramp = tag("i", {"style": f"background:linear-gradient(to right, {start}transparent, {adds})"})
-    least = f"\N{MINUS SIGN}{largest:.4f}" if is_signed else "0"
+    least = _number(-largest, ".4f") if is_signed else "0"
     return tag("div", {"class": "scale"}, tag("span", {}, least), ramp, tag("span", {}, f"+{largest:.4f} {unit}"))
 
 
@@ -203,7 +204,7 @@ def _occlusion(explanation: Explanation) -> Markup:
     largest = float(max(np.abs(check.by_place).max() for _, _, check in covered)) or 1e-12
     figures = []
     for name, image, check in covered:
-        agrees = "cannot be told" if check.agreement is None else f"{check.agreement:.2f}"
+        agrees = "cannot be told" if check.agreement is None else _number(check.agreement, ".2f")
         figures.append(_overlaid(name, image, check.by_place, largest, f"{image.name}: agreement {agrees}"))
     windows = count_of(covered[0][2].drops.size, "window", "windows")
     words = (
@@ -224,7 +225,7 @@ def _occlusion(explanation: Explanation) -> Markup:
 
 
 def _sum(explanation: Explanation) -> Markup:
-    rows = [(name, f"{value:+.4f}") for name, value in [*explanation.parts.items(), ("similarity", explanation.similarity)]]
+    rows = [(name, _number(value, "+.4f")) for name, value in [*explanation.parts.items(), ("similarity", explanation.similarity)]]
     places = [f"{rows} x {columns}" for rows, columns in (explanation.a.grid, explanation.b.grid)]
     words = (
         f"The similarity is the sum over all {explanation.contributions.size:,} pairs of {places[0]} places of the first image and "
@@ -240,6 +241,10 @@ def _sum(explanation: Explanation) -> Markup:
         table({"class": "terms"}, ("of", "adds"), rows),
         tag("ul", {"class": "notes"}, *(tag("li", {}, note) for note in notes)),
     )
+
+
+def _number(value: float, digits: str) -> str:
+    return f"{value:{digits}}".replace("-", "\N{MINUS SIGN}")
 
 
 def _jpeg_uri(picture: Image.Image) -> str:

@@ -20,6 +20,8 @@ function make(name, attributes = {}, ...children) {
 
 const count = (number, one, many) => `${number.toLocaleString("en-GB")} ${number === 1 ? one : many}`;
 const nameOf = (item) => item.label ?? item.name;
+// Names of files and folders have no spaces to break a line at: after a stop, a stroke or a slash they may.
+const breakable = (name) => (name.match(/[^_./\\-]+[_./\\-]*|[_./\\-]+/g) ?? []).flatMap((part, place) => (place ? [make("wbr"), part] : [part]));
 const altOf = (item) => (item.label === null ? item.name : `${item.label} (${item.name})`);
 
 class Told extends Error { // what the server said, in its words
@@ -39,7 +41,8 @@ async function ask(path, options = {}) {
   return answer;
 }
 
-const sentence = (words) => words.charAt(0).toUpperCase() + words.slice(1) + (/[.?!]$/.test(words) ? "" : ".");
+const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);
+const sentence = (words) => capital(words) + (/[.?!]$/.test(words) ? "" : ".");
 
 function tell(words, isFault = false) {
   status.textContent = words;
@@ -179,7 +182,7 @@ function showQuery(picture) {
   const image = query.querySelector("img");
   image.src = picture.url;
   image.alt = picture.caption === "Your picture" || !picture.caption ? "The picture you searched with" : `Searched with: ${picture.caption}`;
-  query.querySelector("figcaption").textContent = picture.caption;
+  query.querySelector("figcaption").replaceChildren(...breakable(picture.caption));
 }
 
 async function showStart() {
@@ -222,7 +225,7 @@ function card(item) {
     on: { click: () => goTo({ id: item.id, picture: null, k: STEP }).then(() => { scrollTo(0, 0); focusFirst(); }) },
   }, pictureOf(item));
   const element = make("li", { class: "card", "data-id": item.id }, pick);
-  const caption = make("div", { class: "caption" }, make("b", { title: item.name }, nameOf(item)));
+  const caption = make("div", { class: "caption" }, make("b", { title: item.name }, ...breakable(nameOf(item))));
   element.append(caption);
   if (!isResult) return element;
   const bar = make("span", { class: "bar", "aria-hidden": "true" }, make("i"));

@@ -28,13 +28,13 @@ async function openWhy(id) {
   const item = shown?.neighbours.find((other) => other.id === id);
   if (!item) return;
   const [ours, theirs] = why.querySelectorAll("figure");
-  byId("why-title").textContent = nameOf(item);
-  byId("why-words").textContent = [item.words && sentence(item.words), `Similarity ${item.similarity.toFixed(3)}`,
+  byId("why-title").replaceChildren(...breakable(nameOf(item)));
+  byId("why-words").textContent = [item.words && capital(item.words), `Similarity ${item.similarity.toFixed(3)}`,
     item.probability !== null && `${Math.round(item.probability * 100)} % of pairs this alike show the same, if half of all pairs do`,
   ].filter(Boolean).join(" · ");
   put(ours, query.querySelector("img").src, "The picture searched with", shown.query.item ? nameOf(shown.query.item) : "Your picture");
   put(theirs, `${item.image}?size=full`, altOf(item), nameOf(item));
-  byId("details").replaceChildren(...[["file", item.name], ...Object.entries(item.metadata)].flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value ?? "–"))]));
+  byId("details").replaceChildren(...[["file", item.name], ...Object.entries(item.metadata)].flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, ...breakable(String(value ?? "–")))]));
   byId("why-tools").hidden = true;
   byId("regions").replaceChildren();
   if (!why.open) why.showModal();
@@ -62,7 +62,7 @@ function put(figure, url, alt, caption) {
   image.alt = alt;
   canvas.hidden = true;
   figure.querySelectorAll(".region").forEach((region) => region.remove());
-  figure.querySelector("figcaption").textContent = caption;
+  figure.querySelector("figcaption").replaceChildren(...breakable(caption));
 }
 
 function drawMatch(figure, side, name, found) {

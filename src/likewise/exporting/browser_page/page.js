@@ -84,6 +84,12 @@
     return element;
   };
 
+  const named = (className, name) => { // names of files and folders have no spaces to break a line at
+    const element = made("span", className), parts = name.match(/[^_./\\-]+[_./\\-]*|[_./\\-]+/g) ?? [];
+    parts.forEach((part, place) => element.append(...(place ? [document.createElement("wbr"), part] : [part])));
+    return element;
+  };
+
   const resultOf = (item) => {
     const [name, label] = about.items[item], words = wordsFor(similarities[item]);
     const line = document.createElement("li"), button = made("button", "");
@@ -96,9 +102,9 @@
       image.src = source;
       button.append(image);
     } else button.append(made("span", "nothing", "no picture"));
-    if (label !== null) button.append(made("span", "label", label));
+    if (label !== null) button.append(named("label", label));
     const said = `${words === null ? "" : `${words}, `}${similarities[item].toFixed(3)}`;
-    button.append(made("span", words === null ? "said" : `said ${kindOf(words)}`, said), made("span", "name", name.split(/[\\/]/).pop()));
+    button.append(made("span", words === null ? "said" : `said ${kindOf(words)}`, said), named("name", name.split(/[\\/]/).pop()));
     button.title = `Search for what is like ${name}`;
     button.addEventListener("click", () => {
       turn++;

@@ -9,13 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from likewise.files import check_output, write_whole
 from likewise.search.grouping.contact_pages import copies_in_words, copies_page, groups_in_words, groups_page
 from likewise.search.grouping.near_copies import GroupedImage
 from likewise.search.index import Index
+from likewise.terminal.path_table import PathTable
 from likewise.terminal.progress_bar import progress_bar
 from likewise.wording import listed, printable
 
@@ -93,18 +93,15 @@ def _show(
     console = Console(highlight=False)
     for sentence in words:
         console.print(sentence)
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     has_classes = any(classes for _, _, classes, _ in rows)
-    for head in heads:
-        if head not in ("class", "classes") or has_classes:
-            table.add_column(head, overflow="fold", justify="right" if head == "images" else "left")
+    cells, paths = [], []
     for first, count, classes, images in rows[:MOST_LISTED]:
         names = [printable(min(image.path, os.path.relpath(image.path), key=len)) for image in images[:MOST_NAMED]]
         more = [f"and {count - len(names):,} more"] if count > len(names) else []
-        cells = [Text(printable(classes))] if has_classes else []
-        table.add_row(first, f"{count:,}", *cells, Text("\n".join([*names, *more])))
+        cells.append([Text(first), Text(f"{count:,}"), *([Text(printable(classes))] if has_classes else [])])
+        paths.append(Text("\n".join([*names, *more])))
     if rows:
-        console.print(table)
+        console.print(PathTable(heads[:3] if has_classes else heads[:2], cells, paths, heads[3], numbers=("images",)))
     if len(rows) > MOST_LISTED:
         console.print(f"and {len(rows) - MOST_LISTED:,} more groups: --json names them, --html shows them", style="dim")
     if html is not None:

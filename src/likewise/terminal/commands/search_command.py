@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from likewise.data.packing.packed import NoneDecoded, left_out
@@ -19,6 +18,7 @@ from likewise.search.hits import Hits
 from likewise.search.index import Index
 from likewise.search.likeness import NOT_CALIBRATED, PERHAPS, PROBABLY, UNKNOWN, UNLIKELY, VERY_LIKELY
 from likewise.search.search_page import search_page
+from likewise.terminal.path_table import PathTable
 from likewise.wording import NONE, count_of, printable
 
 STYLES = {VERY_LIKELY: "bold green", PROBABLY: "green", PERHAPS: "yellow", UNLIKELY: "dim"}
@@ -75,25 +75,18 @@ def hits_view(query: str, hits: Hits) -> RenderableType:
     title = Text(printable(query), style="bold", overflow="fold")
     if not hits:
         return Group(title, Text("no image fulfils the conditions"))
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    table.add_column("", justify="right", no_wrap=True, style="dim")
-    table.add_column("similarity", justify="right", no_wrap=True)
     has_words, has_labels = (
         any(value is not None for value in values) for values in zip(*((hit.words, hit.label) for hit in hits), strict=True)
     )
     columns = list(dict.fromkeys(name for hit in hits for name, value in hit.metadata.items() if value is not None))
-    if has_words:
-        table.add_column("meaning", no_wrap=True)
-    if has_labels:
-        table.add_column("label", overflow="fold")
-    table.add_column("path", overflow="fold", ratio=1)
-    for name in columns:
-        table.add_column(printable(name), overflow="fold")
+    heads = ["", "similarity", *(["meaning"] if has_words else []), *(["label"] if has_labels else []), *map(printable, columns)]
+    rows = []
     for place, hit in enumerate(hits, start=1):
         words = [Text(hit.words or NONE, style=STYLES.get(hit.words or "", ""))] if has_words else []
         label = [Text(printable(hit.label or NONE))] if has_labels else []
         cells = [Text(printable(str(hit.metadata.get(name, NONE)))) for name in columns]
-        table.add_row(str(place), f"{hit.similarity:.3f}", *words, *label, _path(hit.path), *cells)
+        rows.append([Text(str(place), style="dim"), Text(f"{hit.similarity:.3f}"), *words, *label, *cells])
+    table = PathTable(heads, rows, [_path(hit.path) for hit in hits], "path", numbers=heads[:2])
     unknown = [Text(UNKNOWN, style="magenta")] if hits.is_known is False else []
     return Group(title, *unknown, table, Text())
 
