@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from likewise.evaluation.nearest import block_shape, check_k, top
-from likewise.evaluation.ranks.positives import Classes
-from likewise.evaluation.ranks.rank_counter import PositiveRanks
+from likewise.evaluation.ranks.positives import Classes, PositiveRanks
 from likewise.evaluation.similarity import Embeddings, as_embeddings
 
 

@@ -22,6 +22,8 @@ MOST_AT_ONCE = 8192
 # Most columns of a block: two-level selection wants long rows, running merges keep memory bounded for any gallery.
 MOST_COLUMNS = 1 << 16
 
+TakeNearest = Callable[[Tensor, Tensor, Tensor], None]  # queries (n,), gallery indices (n, k), values (n, k) on the scale of `exact`
+
 
 def nearest(
     queries: Embeddings,
@@ -54,25 +56,37 @@ def nearest(
     check_k(k, num_items - int(exclude_self), exclude_self)
     if ranking not in ("exact", "fast"):
         raise ValueError(f"ranking is {ranking!r}: expected 'exact' or 'fast'")
-    rows, columns = block_shape(block, num_items, k, pairwise.queries.is_cuda)
     index = torch.empty(num_queries, k, dtype=torch.int64, device=pairwise.queries.device)
     similarity = torch.empty(num_queries, k, dtype=pairwise.queries.dtype, device=pairwise.queries.device)
-    is_fast = ranking == "fast"
-    with full_float32():
-        if block == "auto" and pairwise.is_symmetric and not is_fast and worth_mirroring(pairwise, num_queries, k):
-            for part, items, values in _search_mirrored(pairwise, k, columns, exclude_self):
-                index[part], similarity[part] = items, values.to(similarity.dtype)
-        else:
-            search = _search_fast if is_fast else search_exact
-            pairwise.prepare()
 
-            def one(part: Tensor) -> None:
-                index[part], values = search(pairwise, part, k, columns, exclude_self)
-                similarity[part] = values.to(similarity.dtype)
+    def take(rows: Tensor, items: Tensor, values: Tensor) -> None:
+        index[rows], similarity[rows] = items, values.to(similarity.dtype)
 
-            with coarse_float32() if is_fast else full_float32():
-                for_each(one, torch.split(torch.arange(num_queries, device=index.device), rows), index.device)
+    search(pairwise, torch.arange(num_queries, device=index.device), k, exclude_self, take, block=block, is_fast=ranking == "fast")
     return index, similarity if metric == "cosine" else similarity.neg_().sqrt_()
+
+
+def search(
+    pairwise: PairwiseSimilarity,
+    rows: Tensor,
+    k: int,
+    exclude_self: bool,
+    take: TakeNearest,
+    *,
+    block: int | Literal["auto"] = "auto",
+    is_fast: bool = False,
+) -> None:
+    """Hands the k nearest of some queries to `take`, some queries at a time, from several threads, and maybe with those of others."""
+    num_rows, columns = block_shape(block, len(pairwise.gallery), k, pairwise.queries.is_cuda)
+    is_mirrored = block == "auto" and pairwise.is_symmetric and not is_fast and len(rows) > 0.6 * len(pairwise.queries)
+    with full_float32():
+        if is_mirrored and worth_mirroring(pairwise, len(pairwise.queries), k):
+            _search_mirrored(pairwise, k, columns, exclude_self, take)
+            return
+        find = _search_fast if is_fast else search_exact
+        pairwise.prepare()
+        with coarse_float32() if is_fast else full_float32():
+            for_each(lambda part: take(part, *find(pairwise, part, k, columns, exclude_self)), torch.split(rows, num_rows), rows.device)
 
 
 def check_k(k: int, available: int, exclude_self: bool) -> None:
@@ -91,7 +105,7 @@ def block_shape(block: int | str, num_items: int, k: int, is_cuda: bool) -> tupl
         columns = min(num_items, MOST_COLUMNS)
         # 64 MB of similarities on the CPU, and as much again for k candidates of 8 bytes several times over; sixteen times that on CUDA.
         rows = min((1 << 24) // columns, (1 << 20) // k) * (16 if is_cuda else 1)
-        return min(4096, max(64, rows)), columns
+        return min(4096, max(min(64, (1 << 22) // k), rows, 1)), columns
     if isinstance(block, bool) or not isinstance(block, int) or block < 1:
         raise ValueError(f"block is {block!r}: expected 'auto' or a whole number of rows, 1 or more")
     return block, block
@@ -182,64 +196,72 @@ def _candidates(pairwise: PairwiseSimilarity, rows: Tensor, num: int, block_colu
 
 def worth_mirroring(pairwise: PairwiseSimilarity, num_queries: int, k: int) -> bool:
     """Whether half the products outweigh candidates kept for all queries at once: 12 bytes each, and selected from shorter rows."""
-    return len(pairwise.gallery) <= MOST_AT_ONCE or (k <= 128 and num_queries * k <= (1 << (28 if pairwise.queries.is_cuda else 24)))
+    entries = num_queries * (k + SPARE_CANDIDATES)
+    if len(pairwise.gallery) <= MOST_AT_ONCE and entries <= 1 << 24:
+        return True
+    return k <= 128 and entries <= (1 << (28 if pairwise.queries.is_cuda else 24))
 
 
-def mirrored_blocks(factor: Tensor, side: int, exclude_self: bool, work: Callable[[slice, slice, Tensor], None]) -> None:
-    """Hands rows, columns and similarities of every block of factor factor^T to `work`, in threads; each product is taken once, and those
-    below the
-    diagonal are transposed views of the ones above.
+def mirrored_blocks(
+    factor: Callable[[slice], Tensor], num: int, side: int, exclude_self: bool, work: Callable[[slice, slice, Tensor], None]
+) -> None:
+    """Hands rows, columns and similarities of every block of F F^T to `work`, in threads; `factor` gives some of the `num` rows of F.
+
+    Each product is taken once, and those below the diagonal are transposed views of the ones above.
     """
-    blocks = [slice(start, min(start + side, len(factor))) for start in range(0, len(factor), side)]
+    blocks = [slice(start, min(start + side, num)) for start in range(0, num, side)]
     room = threading.local()
+    device = factor(slice(0, 1)).device
 
     def one(pair: tuple[slice, slice]) -> None:
         rows, columns = pair
+        left = factor(rows)
+        right = left if rows == columns else factor(columns)
         if not hasattr(room, "buffer"):
-            room.buffer = factor.new_empty(min(side, len(factor)) ** 2)
-        similarities = room.buffer[: (rows.stop - rows.start) * (columns.stop - columns.start)].view(rows.stop - rows.start, -1)
-        for square in _squares(rows, columns, len(factor) if factor.is_cuda else 512):
-            _product(factor, square, rows, columns, similarities)
+            room.buffer = left.new_empty(min(side, num) ** 2)
+        similarities = room.buffer[: len(left) * len(right)].view(len(left), -1)
+        for square in _squares(len(left), len(right), rows == columns, max(side, 1) if left.is_cuda else 512):
+            _product(left, right, square, rows == columns, similarities)
         if rows == columns and exclude_self:
             similarities.fill_diagonal_(-torch.inf)
         work(rows, columns, similarities)
         if rows != columns:
             work(columns, rows, similarities.T)
 
-    for_each(one, [(rows, columns) for i, rows in enumerate(blocks) for columns in blocks[i:]], factor.device)
+    for_each(one, [(rows, columns) for i, rows in enumerate(blocks) for columns in blocks[i:]], device)
 
 
 def all_similarities(factor: Tensor, exclude_self: bool) -> Tensor:
     """factor factor^T for up to MOST_AT_ONCE rows."""
-    everything = slice(0, len(factor))
-    similarities = factor.new_empty(len(factor), len(factor))
-    squares = _squares(everything, everything, len(factor) if factor.is_cuda else 512)
-    for_each(lambda square: _product(factor, square, everything, everything, similarities), squares, factor.device)
+    num = len(factor)
+    similarities = factor.new_empty(num, num)
+    for_each(
+        lambda square: _product(factor, factor, square, True, similarities),
+        _squares(num, num, True, num if factor.is_cuda else 512),
+        factor.device,
+    )
     return similarities.fill_diagonal_(-torch.inf) if exclude_self else similarities
 
 
-def _squares(rows: slice, columns: slice, side: int) -> list[tuple[slice, slice]]:
+def _squares(num_rows: int, num_columns: int, is_diagonal: bool, side: int) -> list[tuple[slice, slice]]:
     """A block in small squares, which stay in the CPU's cache; of one on the diagonal only the upper ones."""
     return [
-        (slice(row, min(row + side, rows.stop)), slice(column, min(column + side, columns.stop)))
-        for row in range(rows.start, rows.stop, side)
-        for column in range(row if rows == columns else columns.start, columns.stop, side)
+        (slice(row, min(row + side, num_rows)), slice(column, min(column + side, num_columns)))
+        for row in range(0, num_rows, side)
+        for column in range(row if is_diagonal else 0, num_columns, side)
     ]
 
 
-def _product(factor: Tensor, square: tuple[slice, slice], rows: slice, columns: slice, out: Tensor) -> None:
+def _product(left: Tensor, right: Tensor, square: tuple[slice, slice], is_diagonal: bool, out: Tensor) -> None:
     """Writes one square of a block, and within a block on the diagonal its mirror image."""
-    of_rows, of_columns = square
-    row, column = (slice(part.start - whole.start, part.stop - whole.start) for part, whole in ((of_rows, rows), (of_columns, columns)))
-    torch.mm(factor[of_rows], factor[of_columns].T, out=out[row, column])
-    if rows == columns and row != column:
-        out[column, row] = out[row, column].T
+    rows, columns = square
+    torch.mm(left[rows], right[columns].T, out=out[rows, columns])
+    if is_diagonal and rows != columns:
+        out[columns, rows] = out[rows, columns].T
 
 
-def _search_mirrored(pairwise: PairwiseSimilarity, k: int, block_columns: int, exclude_self: bool) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """As search_exact for all queries, part by part, where these are the gallery: every block above the diagonal serves its mirror image
-    too.
-    """
+def _search_mirrored(pairwise: PairwiseSimilarity, k: int, block_columns: int, exclude_self: bool, take: TakeNearest) -> None:
+    """As search_exact for all queries, where these are the gallery: every block above the diagonal serves its mirror image too."""
     available = len(pairwise.gallery) - int(exclude_self)
     side = 1024 if len(pairwise.gallery) <= MOST_AT_ONCE else MIRRORED_SIDE
     candidates = {start: Candidates(min(k + SPARE_CANDIDATES, available)) for start in range(0, len(pairwise.gallery), side)}
@@ -247,27 +269,26 @@ def _search_mirrored(pairwise: PairwiseSimilarity, k: int, block_columns: int, e
         similarities = all_similarities(pairwise.query_factor, exclude_self)
         for_each(lambda start: candidates[start].add(similarities[start : start + side], 0), list(candidates), similarities.device)
     else:
+        pairwise.prepare()
         mirrored_blocks(
-            pairwise.query_factor,
+            pairwise.query_rows,
+            len(pairwise.queries),
             side,
             exclude_self,
             lambda rows, columns, similarities: candidates[rows.start].add(similarities, columns.start),
         )
-    results = []
 
     def finish(start: int) -> None:
-        near, index = candidates[start].kept()
+        some = candidates.pop(start)
+        near, index = some.kept()
         rows = torch.arange(start, start + len(near), device=near.device)
-        neighbours, value, is_settled = order_candidates(
-            pairwise, rows, near, index, k, candidates[start].num == available, k <= MOST_COMPARED_EXACTLY
-        )
+        neighbours, value, is_settled = order_candidates(pairwise, rows, near, index, k, some.num == available, k <= MOST_COMPARED_EXACTLY)
         again = (~is_settled).nonzero().flatten()
         if len(again):
             neighbours[again], value[again] = search_exact(pairwise, rows[again], k, block_columns, exclude_self)
-        results.append((rows, neighbours, value))
+        take(rows, neighbours, value)
 
     for_each(finish, list(candidates), pairwise.queries.device)
-    return results
 
 
 def drop_self(similarities: Tensor, rows: Tensor, start: int) -> None:

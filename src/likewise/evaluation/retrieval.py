@@ -12,7 +12,8 @@ from torch import Tensor
 from likewise.evaluation.binary import hamming_ranks
 from likewise.evaluation.labels import Labels, class_codes
 from likewise.evaluation.metrics import RETRIEVAL_METRICS, check_metrics, fitting_ks
-from likewise.evaluation.ranks.rank_counter import Duplicates, PositiveRanks, RankCounter, Wanted
+from likewise.evaluation.ranks.positives import Duplicates, PositiveRanks
+from likewise.evaluation.ranks.rank_counter import RankCounter, Wanted
 from likewise.evaluation.similarity import Embeddings, PairwiseSimilarity, full_float32
 
 SAME_MEAN = 1e-12  # the sum of a mean may be taken in another order
@@ -93,19 +94,22 @@ def per_query(
     num_candidates = len(items) - int(exclude_self)
     wanted_ks, left_out = fitting_ks(ks, num_candidates, exclude_self=exclude_self) if "R@K" in metrics else ([], ())
     wanted = Wanted(best_cap=max(wanted_ks, default=0), others="RP" in metrics or "MAP@R" in metrics, all="mAP" in metrics)
-    if metric == "hamming":
-        all_ranks = hamming_ranks(embeddings, gallery, query_codes, gallery_codes, block)
-    else:
-        pairwise = PairwiseSimilarity.of(embeddings, gallery, metric)
-        all_ranks = rank_counter(pairwise, exclude_self, wanted, block).ranks(query_codes, gallery_codes)
     names = [f"R@{k}" for k in wanted_ks] + [name for name in RETRIEVAL_METRICS if name != "R@K" and name in metrics]
     scores = {name: torch.zeros(len(query_codes), dtype=torch.float64, device=query_codes.device) for name in names}
     matched = torch.zeros(len(query_codes), dtype=torch.bool, device=query_codes.device)
-    with full_float32():
-        for ranks in all_ranks:
-            matched[ranks.rows] = True
-            for name in names:
-                scores[name][ranks.rows] = score_of_ranks(name, ranks)
+
+    def take(ranks: PositiveRanks) -> None:
+        matched[ranks.rows] = True
+        for name in names:
+            scores[name][ranks.rows] = score_of_ranks(name, ranks)
+
+    if metric == "hamming":
+        for ranks in hamming_ranks(embeddings, gallery, query_codes, gallery_codes, block):
+            take(ranks)
+    else:
+        pairwise = PairwiseSimilarity.of(embeddings, gallery, metric)
+        with full_float32():
+            rank_counter(pairwise, exclude_self, wanted, block).each(query_codes, gallery_codes, take)
     return PerQuery(scores, matched, query_codes, left_out)
 
 
@@ -115,8 +119,8 @@ def rank_counter(pairwise: PairwiseSimilarity, exclude_self: bool, wanted: Wante
 
 
 def score_of_ranks(name: str, ranks: PositiveRanks) -> Tensor:
-    """(n,) float64 score of each query from its ranks in rising order."""
-    rank, count = ranks.rank, ranks.count
+    """(n,) float64 score of each query from its ranks in rising order; (1,) where all have the same."""
+    rank, count = ranks.rank, ranks.count[: len(ranks.rank)]
     if name.startswith("R@"):
         return (rank[:, 0] <= int(name[2:])).double()
     exists = torch.arange(rank.shape[1], device=rank.device) < count[:, None]

@@ -22,6 +22,10 @@ Embeddings = Tensor | np.ndarray
 
 # Pairs compared at once by `exact`: small enough that the float64 products stay in the CPU's cache, large enough to fill a GPU.
 EXACT_CHUNK_CPU, EXACT_CHUNK_CUDA = 512, 1 << 17
+# A factor of the matrix products (a copy of the embeddings) is kept up to so many bytes; a larger one is made anew for every block.
+MOST_KEPT_CPU, MOST_KEPT_CUDA = 1 << 28, 1 << 34
+# Columns of a block whose factor is made anew are taken so many at once.
+COLUMNS_MADE_ANEW = 2048
 
 
 def as_embeddings(embeddings: Embeddings, name: str) -> Tensor:
@@ -157,7 +161,10 @@ class PairwiseSimilarity:
     @cached_property
     def centre(self) -> Tensor:
         """The gallery's mean: distances do not depend on it, rounding errors do."""
-        return self.gallery.mean(dim=0, dtype=torch.float64).to(self.gallery.dtype)
+        total = self.gallery.new_zeros(self.gallery.shape[1], dtype=torch.float64)
+        for part in torch.split(self.gallery, 8192):  # a sum in another type copies what it sums
+            total += part.sum(dim=0, dtype=torch.float64)
+        return (total / len(self.gallery)).to(self.gallery.dtype)
 
     @cached_property
     def query_factor(self) -> Tensor:
@@ -188,7 +195,20 @@ class PairwiseSimilarity:
 
     def prepare(self) -> None:
         """Computes now what blocks would compute when first asked for, each of several threads on its own."""
-        _ = self.query_factor, self.gallery_factor, self.slack(self.queries.dtype)
+        _ = self._query_lengths, self._gallery_lengths, self.slack(self.queries.dtype)
+        _ = self.keeps(self.queries) and self.query_factor, self.keeps(self.gallery) and self.gallery_factor
+
+    @staticmethod
+    def keeps(rows: Tensor) -> bool:
+        """Whether the factor of these rows is small enough to be held whole."""
+        return rows.numel() * rows.element_size() <= (MOST_KEPT_CUDA if rows.is_cuda else MOST_KEPT_CPU)
+
+    def query_rows(self, rows: slice | Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """Some rows of the left factor of the matrix product."""
+        dtype = dtype or self.queries.dtype
+        if dtype == self.queries.dtype and self.keeps(self.queries):
+            return self.query_factor[rows]
+        return self._factor(self.queries[rows], self._query_lengths[rows], dtype)
 
     def slack(self, dtype: torch.dtype) -> Tensor:
         """(Q,) float64: a bound on |block similarity - true similarity| for matrix products in `dtype`.
@@ -206,17 +226,26 @@ class PairwiseSimilarity:
         factor: float = unit * (2 * math.sqrt(self.queries.shape[1]) + 16)
         return size * factor
 
-    def block(self, rows: slice | Tensor, columns: slice, *, dtype: torch.dtype | None = None, out: Tensor | None = None) -> Tensor:
-        """Similarities of some queries and a range of the gallery by one matrix product, each within `slack` of the truth."""
-        if dtype is None or dtype == self.queries.dtype:
-            dtype = self.queries.dtype
-            left, right = self.query_factor[rows], self.gallery_factor[columns]
-        else:
-            left = self._factor(self.queries[rows], self._query_lengths[rows], dtype)
-            right = self._factor(self.gallery[columns], self._gallery_lengths[columns], dtype)
+    def block(
+        self, rows: slice | Tensor, columns: slice | Tensor, *, dtype: torch.dtype | None = None, out: Tensor | None = None
+    ) -> Tensor:
+        """Similarities of some queries and some of the gallery by matrix products, each within `slack` of the truth."""
+        dtype = dtype or self.queries.dtype
+        left = self.query_rows(rows, dtype)
+        if dtype == self.queries.dtype and self.keeps(self.gallery):
+            return self._product(left, self.gallery_factor[columns], columns, out)
+        index = torch.arange(columns.start, columns.stop, device=left.device) if isinstance(columns, slice) else columns
+        similarities = left.new_empty(len(left), len(index)) if out is None else out
+        for start in range(0, len(index), COLUMNS_MADE_ANEW):
+            part = index[start : start + COLUMNS_MADE_ANEW]
+            right = self._factor(self.gallery[part], self._gallery_lengths[part], dtype)
+            self._product(left, right, part, similarities[:, start : start + len(part)])
+        return similarities
+
+    def _product(self, left: Tensor, right: Tensor, columns: slice | Tensor, out: Tensor | None) -> Tensor:
         if self.metric == "cosine":
             return torch.mm(left, right.T, out=out)
-        offset = self._centred_square_norms[1][columns].mul(-0.5).to(dtype)
+        offset = self._centred_square_norms[1][columns].mul(-0.5).to(left.dtype)
         return torch.addmm(offset, left, right.T, out=out)
 
     def of_classes(self, queries: Tensor, items: Tensor) -> Tensor:

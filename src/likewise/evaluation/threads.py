@@ -24,8 +24,8 @@ def for_each(work: Callable[[Item], None], items: Iterable[Item], device: torch.
         for item in items:
             work(item)
         return
-    with _pool(torch.get_num_threads()) as pool:
-        list(pool.map(work, items))
+    for _ in in_order(work, items, num_threads=torch.get_num_threads()):
+        pass
 
 
 def in_order(work: Callable[[Item], Result], items: Iterable[Item], *, num_threads: int) -> Generator[Result, None, None]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 # Candidates a row and block beyond which the band is not listed but left undecided: whole groups of near ties are cheaper in float64.
 MOST_LISTED_A_ROW = 16
-MOST_LISTED = 1 << 24  # in all
+MOST_LISTED, MOST_LISTED_BY_KERNEL = 1 << 21, 1 << 24  # in all, 24 bytes each and as much again while they are compared
 
 
 @dataclass
@@ -23,7 +23,6 @@ class BandCounts:
     positive: Tensor  # (slots, rows) gallery index of the positive, -1 where there is none
     count: Tensor  # (rows,) number of positives, falling: slot s holds some for the first rows only
     cap: Tensor | None  # (slots, rows) rows with more than this above need no further counting; None: all do
-    lists: bool = True  # whether to list what is in the bands
     above: Tensor = field(init=False)  # (slots, rows) number of similarities > high
     reach: Tensor = field(init=False)  # (slots, rows) number of similarities >= low
     listed: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)  # slots, rows, gallery indices in the band
@@ -41,10 +40,9 @@ class BandCounts:
         self.reach = torch.zeros_like(self.above)
         if self.by_kernel:
             self.high, self.low, self.positive = self.high.contiguous(), self.low.contiguous(), self.positive.contiguous()
-            if self.lists:
-                from likewise.evaluation.ranks.band_counts_cuda import room_to_list
+            from likewise.evaluation.ranks.band_counts_cuda import room_to_list
 
-                self.listed_by_kernel = room_to_list(self.high.device, MOST_LISTED)
+            self.listed_by_kernel = room_to_list(self.high.device, MOST_LISTED_BY_KERNEL)
 
     def add(self, similarities: Tensor, rows: slice, start: int) -> None:
         """Counts a block: similarities (rows, columns) of the table's `rows` with gallery items start, start + 1, ...; may be a transposed
@@ -77,8 +75,7 @@ class BandCounts:
         with self.guard:
             self.above[table] += above
             self.reach[table] += reach
-        if self.lists:
-            self._list(similarities, rows, start, reach.sub_(above))
+        self._list(similarities, rows, start, reach.sub_(above))
 
     def _list(self, similarities: Tensor, rows: slice, start: int, in_band: Tensor) -> None:
         """Lists what is in the bands of a block besides the positives; in_band: (slots, rows) how many with them."""

@@ -8,6 +8,10 @@ from torch import Tensor
 
 from likewise.evaluation.similarity import PairwiseSimilarity
 
+# Pairs of one class at once, and rows that are gathered for the products of pairs, both in float64.
+MOST_OF_A_CLASS = 1 << 20
+MOST_ROWS = 1 << 14
+
 
 @dataclass(frozen=True)
 class Classes:
@@ -32,7 +36,7 @@ class Classes:
 
     def groups(self, classes: Tensor, most_pairs: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Classes of one size together: query indices (classes, n_q) and gallery indices (classes, n_g), at most about `most_pairs`
-        pairs at once.
+        pairs at once. A class with more than `MOST_OF_A_CLASS` comes in parts of its queries, each with all its items.
         """
         sizes = torch.stack([self.query_count[classes], self.gallery_count[classes]], dim=1)
         kinds, kind_of = torch.unique(sizes, dim=0, return_inverse=True)
@@ -41,10 +45,54 @@ class Classes:
         for (num_queries, num_items), of_kind in zip(kinds.tolist(), torch.split(classes[by_kind], members), strict=True):
             if num_queries == 0 or num_items == 0:
                 continue
-            for chunk in torch.split(of_kind, max(1, most_pairs // (num_queries * num_items))):
+            at_once = min(most_pairs // (num_queries * num_items), MOST_ROWS // (num_queries + num_items))
+            for chunk in torch.split(of_kind, max(1, at_once)):
                 query_at = self.query_start[chunk][:, None] + torch.arange(num_queries, device=chunk.device)
                 item_at = self.gallery_start[chunk][:, None] + torch.arange(num_items, device=chunk.device)
-                yield self.query_order[query_at], self.gallery_order[item_at]
+                items = self.gallery_order[item_at]
+                for queries in torch.split(self.query_order[query_at], max(1, min(MOST_OF_A_CLASS // num_items, MOST_ROWS)), dim=1):
+                    yield queries, items
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Exact copies within the gallery: they tie with each other for every query, so their order is known without any similarity."""
+
+    code: Tensor  # (G,) the lowest index with the same row
+    size: Tensor  # (G,) how many such rows there are
+    before: Tensor  # (G,) how many of them have a lower index
+
+    @classmethod
+    def of(cls, gallery: Tensor) -> "Duplicates":
+        num, device = len(gallery), gallery.device
+        generator = torch.Generator().manual_seed(0)
+        words = gallery.shape[1] * gallery.element_size() // 4
+        weights = torch.randint(-(2**62), 2**62, (words,), generator=generator).to(device)
+        # + 0.0: minus zero is zero
+        hashes = torch.cat([((part + 0.0).view(torch.int32) * weights).sum(dim=1) for part in torch.split(gallery, 1 << 12)])
+        inverse = torch.unique(hashes, return_inverse=True)[1]
+        first = torch.full((num,), num, dtype=torch.int64, device=device)
+        first.scatter_reduce_(0, inverse, torch.arange(num, device=device), "amin")
+        code = first[inverse]
+        same = torch.cat(
+            [(a == gallery[b]).all(dim=1) for a, b in zip(torch.split(gallery, 1 << 12), torch.split(code, 1 << 12), strict=True)]
+        )
+        code = torch.where(same, code, torch.arange(num, device=device))  # equal hashes of unequal rows
+        size = torch.bincount(code, minlength=num)[code]
+        order = torch.argsort(code, stable=True)
+        start = torch.searchsorted(code[order], code)
+        before = torch.empty_like(code)
+        before[order] = torch.arange(num, device=device)
+        return cls(code, size, before - start)
+
+
+@dataclass(frozen=True)
+class PositiveRanks:
+    """Ranks of the positives of some queries, in rising order; missing ones and those beyond interest are larger than any of interest."""
+
+    rows: Tensor  # (n,) query indices
+    count: Tensor  # (n,) R
+    rank: Tensor  # (n, slots) int64; (1, slots) where all have the same
 
 
 @dataclass(frozen=True)

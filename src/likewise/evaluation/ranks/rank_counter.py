@@ -4,14 +4,16 @@
 
 R@K, R-precision, MAP@R and mAP all follow from these ranks, so one pass of counting over blocks of similarities serves them all. A block's
 similarity is within `slack` of the truth: what lies above the band s(q, p) +- slack is counted, and what lies in it beside p is listed and
-decided by exact similarities. Queries with too many of these (collapsed embeddings) are compared again in float64.
+decided by exact similarities. Queries with too many of these (collapsed embeddings), and those with many positives, have their whole row
+sorted instead: see `whole_rows`.
+
+Nothing here has a place for every pair of a class, however large: tables of positives, candidates and rows come in parts of a size that is
+fixed below, and the ranks of a few queries at a time go to whoever asked.
 """
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,18 +27,26 @@ from likewise.evaluation.nearest import (
     drop_self,
     mirrored_blocks,
     order_candidates,
+    search,
     search_exact,
     worth_mirroring,
 )
 from likewise.evaluation.ranks.band_counts import BandCounts
-from likewise.evaluation.ranks.positives import Classes, Positives
+from likewise.evaluation.ranks.positives import Classes, Duplicates, PositiveRanks, Positives
+from likewise.evaluation.ranks.whole_rows import Take, WholeRows
 from likewise.evaluation.similarity import PairwiseSimilarity
 from likewise.evaluation.threads import for_each
 
 # More positives than this a query, and sorting a row is cheaper than one comparison of the row for each.
-MOST_COUNTED = 64
+MOST_COUNTED = 40
 # More than this, and where only ranks up to R matter the R nearest are cheaper.
 FEW_POSITIVES = 12
+# Beyond so many neighbours, finding them costs more than sorting whole rows.
+MOST_NEIGHBOURS = 256
+# Where only the best positive matters: in a class of more items it is looked for among the nearest of all.
+MOST_COMPARED = 1024
+# Positives of all queries at once, and candidates for neighbours: each some 100 and 30 bytes.
+MOST_ENTRIES_CPU, MOST_ENTRIES_CUDA = 1 << 21, 1 << 26
 
 
 @dataclass(frozen=True)
@@ -58,47 +68,6 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Duplicates:
-    """Exact copies within the gallery: they tie with each other for every query, so their order is known without any similarity."""
-
-    code: Tensor  # (G,) the lowest index with the same row
-    size: Tensor  # (G,) how many such rows there are
-    before: Tensor  # (G,) how many of them have a lower index
-
-    @classmethod
-    def of(cls, gallery: Tensor) -> "Duplicates":
-        num, device = len(gallery), gallery.device
-        generator = torch.Generator().manual_seed(0)
-        words = gallery.shape[1] * gallery.element_size() // 4
-        weights = torch.randint(-(2**62), 2**62, (words,), generator=generator).to(device)
-        # + 0.0: minus zero is zero
-        hashes = torch.cat([((part + 0.0).view(torch.int32) * weights).sum(dim=1) for part in torch.split(gallery, 1 << 12)])
-        inverse = torch.unique(hashes, return_inverse=True)[1]
-        first = torch.full((num,), num, dtype=torch.int64, device=device)
-        first.scatter_reduce_(0, inverse, torch.arange(num, device=device), "amin")
-        code = first[inverse]
-        same = torch.cat(
-            [(a == gallery[b]).all(dim=1) for a, b in zip(torch.split(gallery, 1 << 12), torch.split(code, 1 << 12), strict=True)]
-        )
-        code = torch.where(same, code, torch.arange(num, device=device))  # equal hashes of unequal rows
-        size = torch.bincount(code, minlength=num)[code]
-        order = torch.argsort(code, stable=True)
-        start = torch.searchsorted(code[order], code)
-        before = torch.empty_like(code)
-        before[order] = torch.arange(num, device=device)
-        return cls(code, size, before - start)
-
-
-@dataclass(frozen=True)
-class PositiveRanks:
-    """Ranks of the positives of some queries, in rising order; missing ones and those beyond interest are larger than any of interest."""
-
-    rows: Tensor  # (n,) query indices
-    count: Tensor  # (n,) R
-    rank: Tensor  # (n, slots) int64
-
-
-@dataclass(frozen=True)
 class RankCounter:
     pairwise: PairwiseSimilarity
     exclude_self: bool
@@ -108,33 +77,74 @@ class RankCounter:
     block_columns: int
     symmetric: bool
 
-    def ranks(self, query_codes: Tensor, gallery_codes: Tensor) -> Iterator[PositiveRanks]:
+    def each(self, query_codes: Tensor, gallery_codes: Tensor, take: Take) -> None:
+        """Hands the ranks of the positives of all queries that have any to `take`, some queries at a time, and from several threads."""
         classes = Classes.of(query_codes, gallery_codes)
+        rows = WholeRows(self.pairwise, self.exclude_self, self.duplicates, classes, query_codes)
         best_only = not (self.wanted.others or self.wanted.all)
         num_positives = classes.gallery_count - int(self.exclude_self)
-        has_some = (classes.query_count > 0) & (num_positives > 0)
+        is_left = (classes.query_count > 0) & (num_positives > 0)
+        is_all_there_is = is_left & (classes.gallery_count == len(self.pairwise.gallery))
+        if bool(is_all_there_is.any()):
+            self._without_negatives(is_all_there_is[query_codes].nonzero().flatten(), int(num_positives.max()), take)
+            return
         by_neighbours = not self.wanted.all and len(self.pairwise.gallery) <= MOST_COLUMNS
         few = num_positives <= FEW_POSITIVES
-        mostly_few = float((classes.query_count * (has_some & few)).sum()) > 0.6 * float((classes.query_count * has_some).sum())
-        is_counted = num_positives <= (FEW_POSITIVES if by_neighbours and not mostly_few else MOST_COUNTED)
-        if best_only:
-            is_counted = torch.ones_like(has_some)
-        most_pairs = 1 << (20 if self.pairwise.queries.is_cuda else 15)
-        counted = list(classes.groups((has_some & is_counted).nonzero().flatten(), most_pairs))
-        if counted:
-            yield self._count(Positives.of(self.pairwise, counted, self.exclude_self, best_only))
-        if by_neighbours:
-            many = list(classes.groups((has_some & ~is_counted).nonzero().flatten(), most_pairs))
-            if many:
-                yield from self._by_neighbours(Positives.of(self.pairwise, many, self.exclude_self, True), query_codes, gallery_codes)
+        mostly_few = float((classes.query_count * (is_left & few)).sum()) > 0.6 * float((classes.query_count * is_left).sum())
+        most = MOST_COMPARED if best_only else FEW_POSITIVES if by_neighbours and not mostly_few else MOST_COUNTED
+        for groups in self._parts(classes, is_left & (num_positives <= most), 1 if best_only else None):
+            self._count(Positives.of(self.pairwise, groups, self.exclude_self, best_only), rows, take)
+        is_left &= num_positives > most
+        if best_only and self.wanted.best_cap <= MOST_NEIGHBOURS:
+            self._by_search(is_left, num_positives, query_codes, gallery_codes, take)
             return
-        for group in classes.groups((has_some & ~is_counted).nonzero().flatten(), 4 * self.block_rows * MOST_COUNTED):
-            positives = Positives.of(self.pairwise, [group], self.exclude_self, best_only)
-            caps = self.wanted.caps(self.pairwise, positives)
-            for part in torch.split(torch.arange(len(positives.rows), device=positives.rows.device), self._rows_in_float64()):
-                yield self._finish(positives, caps, part, self._in_float64(positives, caps, part))
+        if by_neighbours:
+            for groups in self._parts(classes, is_left & (num_positives <= MOST_NEIGHBOURS), None):
+                best = Positives.of(self.pairwise, groups, self.exclude_self, True)
+                self._by_neighbours(best, query_codes, gallery_codes, rows, take)
+            is_left &= num_positives > MOST_NEIGHBOURS
+        left = is_left[query_codes].nonzero().flatten()
+        if len(left):
+            rows.each(left, take)
 
-    def _by_neighbours(self, best: Positives, query_codes: Tensor, gallery_codes: Tensor) -> Iterator[PositiveRanks]:
+    def _parts(self, classes: Classes, chosen: Tensor, slots: int | None) -> Iterator[list[tuple[Tensor, Tensor]]]:
+        """Queries of some classes with their items, in parts whose tables of `slots` a query (None: its positives) have a bounded size."""
+        is_cuda = self.pairwise.queries.is_cuda
+        most = MOST_ENTRIES_CUDA if is_cuda else MOST_ENTRIES_CPU
+        part: list[tuple[Tensor, Tensor]] = []
+        num = width = 0
+        for queries, items in classes.groups(chosen.nonzero().flatten(), 1 << (20 if is_cuda else 15)):
+            wider = max(width, slots or items.shape[1])
+            if part and (num + queries.numel()) * wider > most:
+                yield part
+                part, num, wider = [], 0, slots or items.shape[1]
+            part.append((queries, items))
+            num, width = num + queries.numel(), wider
+        if part:
+            yield part
+
+    def _without_negatives(self, rows: Tensor, num_positives: int, take: Take) -> None:
+        """Where every item is of the query's class there is nothing to compare."""
+        rank = torch.arange(1, num_positives + 1, device=rows.device)[None]
+        take(PositiveRanks(rows, torch.full_like(rows, num_positives), rank))
+
+    def _by_search(self, is_left: Tensor, num_positives: Tensor, query_codes: Tensor, gallery_codes: Tensor, take: Take) -> None:
+        """The rank of the best positive, as far as it is of interest, from the nearest of all items."""
+        num_items = len(self.pairwise.gallery)
+        k = min(max(1, self.wanted.best_cap), num_items - int(self.exclude_self))
+        wanted = is_left[query_codes]
+
+        def take_nearest(rows: Tensor, neighbours: Tensor, _: Tensor) -> None:
+            rows, neighbours = rows[wanted[rows]], neighbours[wanted[rows]]
+            is_hit = gallery_codes[neighbours] == query_codes[rows][:, None]
+            first = torch.where(is_hit.any(dim=1), is_hit.int().argmax(dim=1) + 1, num_items + 1)
+            take(PositiveRanks(rows, num_positives[query_codes[rows]], first[:, None]))
+
+        rows = wanted.nonzero().flatten()
+        if len(rows):
+            search(self.pairwise, rows, k, self.exclude_self, take_nearest)
+
+    def _by_neighbours(self, best: Positives, query_codes: Tensor, gallery_codes: Tensor, whole: WholeRows, take: Take) -> None:
         """Ranks up to R from the R nearest, that of the best positive by counting: for many positives, of which only these ranks matter."""
         pairwise, num_items = self.pairwise, len(self.pairwise.gallery)
         available = num_items - int(self.exclude_self)
@@ -148,21 +158,21 @@ class RankCounter:
         most = [int(best.count[rows].max()) for rows in blocks]
         candidates = {rows.start: Candidates(min(num + SPARE_CANDIDATES, available)) for rows, num in zip(blocks, most, strict=True)}
 
-        def take(rows: slice, columns: slice, similarities: Tensor) -> None:
+        def add(rows: slice, columns: slice, similarities: Tensor) -> None:
             counts.add(similarities, rows, columns.start)
             candidates[rows.start].add(similarities, columns.start)
 
         if at_once:
             of_all = all_similarities(pairwise.query_factor[best.rows], True)
-            for_each(lambda rows: take(rows, slice(0, num_items), of_all[rows]), blocks, of_all.device)
+            for_each(lambda rows: add(rows, slice(0, num_items), of_all[rows]), blocks, of_all.device)
+            del of_all
         elif mirrored:
-            mirrored_blocks(pairwise.query_factor[best.rows], side, True, take)
+            mirrored_blocks(self._rows_in_order(best.rows), num_items, side, True, add)
         else:
             pairwise.prepare()
-            for_each(lambda rows: take(rows, slice(0, num_items), self._whole_row_similarities(best.rows[rows])), blocks, best.rows.device)
-        first = self._resolve(best, counts, caps, mirrored)[0]
+            for_each(lambda rows: add(rows, slice(0, num_items), self._whole_row_similarities(best.rows[rows])), blocks, best.rows.device)
+        first = self._resolve(best, counts, caps, mirrored, whole)[0]
         first = torch.where((first <= self.wanted.best_cap) & (best.count > 0), first, num_items + 1)
-        found_ranks: list[PositiveRanks] = []
 
         def finish(block: tuple[slice, int]) -> None:
             rows, num = block
@@ -179,10 +189,9 @@ class RankCounter:
             rank = torch.where(is_hit, place, num_items + 1).sort(dim=1).values
             rank[:, 0] = torch.minimum(rank[:, 0], first[rows])
             matched = count.nonzero().flatten()
-            found_ranks.append(PositiveRanks(index[matched], count[matched], rank[matched]))
+            take(PositiveRanks(index[matched], count[matched], rank[matched]))
 
         for_each(finish, [block for block in zip(blocks, most, strict=True) if block[1]], best.rows.device)
-        yield from found_ranks
 
     def _whole_row_similarities(self, rows: Tensor) -> Tensor:
         similarities = self.pairwise.block(rows, slice(0, len(self.pairwise.gallery)))
@@ -197,34 +206,51 @@ class RankCounter:
         rank = torch.where(of_interest, rank, len(self.pairwise.gallery) + 1)
         return PositiveRanks(positives.rows[part], positives.count[part], rank.T.contiguous().sort(dim=1).values)
 
-    def _count(self, positives: Positives) -> PositiveRanks:
-        """Counting in the embeddings' own precision, near ties by exact similarities, float64 for the queries with too many of these."""
+    def _rows_in_order(self, order: Tensor) -> Callable[[slice], Tensor]:
+        """Rows of the factor, queries and gallery being one, by their places in an order."""
+        if self.pairwise.keeps(self.pairwise.queries):
+            factor = self.pairwise.query_factor[order]
+            return lambda part: factor[part]
+        return lambda part: self.pairwise.query_rows(order[part])
+
+    def _count(self, positives: Positives, whole: WholeRows, take: Take) -> None:
+        """Counting in the embeddings' own precision, near ties by exact similarities, whole rows for the queries with too many of these."""
         mirrored = self._is_mirrored(positives)
         positives = (positives.for_all_queries(len(self.pairwise.queries)) if mirrored else positives).most_first()
         caps = self.wanted.caps(self.pairwise, positives)
         counts = self._band(positives, positives.count, caps, mirrored)
         if mirrored:
-            factor = self.pairwise.query_factor[positives.rows]
             mirrored_blocks(
-                factor, self.block_columns, True, lambda rows, columns, similarities: counts.add(similarities, rows, columns.start)
+                self._rows_in_order(positives.rows),
+                len(positives.rows),
+                self.block_columns,
+                True,
+                lambda rows, columns, similarities: counts.add(similarities, rows, columns.start),
             )
         else:
             self._count_all(counts, positives)
-        rank = self._resolve(positives, counts, caps, mirrored)
+        rank = self._resolve(positives, counts, caps, mirrored, whole)
         part = positives.count.nonzero().flatten()
-        return self._finish(positives, caps, part, rank[:, part])
+        take(self._finish(positives, caps, part, rank[:, part]))
 
-    def _resolve(self, positives: Positives, counts: BandCounts, caps: Tensor | None, mirrored: bool) -> Tensor:
+    def _resolve(self, positives: Positives, counts: BandCounts, caps: Tensor | None, mirrored: bool, whole: WholeRows) -> Tensor:
         """(slots, n) ranks from the counts."""
-        rank, undecided = self._decide(positives, slice(None), counts.above, counts.reach, caps)
+        rank, undecided = self._decide(positives, counts.above, counts.reach, caps)
         slot, row, item = counts.all_listed()
         item = positives.rows[item] if mirrored else item
         better, listed = self._count_better(positives, slot, row, item)
         is_listed = undecided & (listed == (counts.reach - counts.above).long() - 1)
         rank = torch.where(is_listed, counts.above.long() + 1 + better, rank)
         again = (undecided & ~is_listed).any(dim=0).nonzero().flatten()
-        for part in torch.split(again, self._rows_in_float64()) if len(again) else ():
-            rank[:, part] = self._in_float64(positives, caps, part)
+        if len(again):
+            column = torch.empty(len(self.pairwise.queries), dtype=torch.int64, device=rank.device)
+            column[positives.rows[again]] = again
+
+            def write(ranks: PositiveRanks) -> None:
+                slots = min(len(rank), ranks.rank.shape[1])
+                rank[:slots, column[ranks.rows]] = ranks.rank[:, :slots].T
+
+            whole.each(positives.rows[again], write)
         return rank
 
     def _count_better(self, positives: Positives, slot: Tensor, row: Tensor, item: Tensor) -> tuple[Tensor, Tensor]:
@@ -277,50 +303,13 @@ class RankCounter:
         place[positives.rows] = torch.arange(len(place), device=place.device)
         return torch.where(positives.index >= 0, place[positives.index.clamp(min=0)], -1)
 
-    def _in_float64(self, positives: Positives, caps: Tensor | None, part: Tensor) -> Tensor:
-        """(slots, n) ranks of some of the queries from float64 similarities of whole rows, near ties by exact similarities."""
-        pairwise = self.pairwise
-        rows = positives.rows[part]
-        similarity = positives.similarity[:, part]
-        slack = 2 * pairwise.slack(torch.float64)[rows]  # twice: the positives' own similarities are as inexact
-        caps = None if caps is None else caps[:, part]
-        high, low = similarity + slack, similarity - slack
-        similarities = torch.empty(len(rows), len(pairwise.gallery), dtype=torch.float64, device=rows.device)
-        for columns in _blocks(len(pairwise.gallery), self.block_columns):
-            similarities[:, columns] = pairwise.block(rows, columns, dtype=torch.float64)
-        if self.exclude_self:
-            drop_self(similarities, rows, 0)
-        if len(similarity) <= MOST_COUNTED:
-            counts = BandCounts(high, low, positives.index[:, part], positives.count[part], caps, lists=False)
-            counts.add(similarities, slice(0, len(rows)), 0)
-            above, reach = counts.above, counts.reach
-        else:
-            rising = _sorted_rows(similarities)
-            above = (len(pairwise.gallery) - torch.searchsorted(rising, high.T.contiguous(), right=True)).T.double()
-            reach = (len(pairwise.gallery) - torch.searchsorted(rising, low.T.contiguous())).T.double()
-        rank, undecided = self._decide(positives, part, above, reach, caps)
-        slots, queries = undecided.nonzero(as_tuple=True)
-        for some in torch.split(torch.arange(len(slots), device=rows.device), max(1, (1 << 22) // len(pairwise.gallery))):
-            slot, query = slots[some], queries[some]
-            near = similarities[query]
-            pair, item = ((near >= low[slot, query][:, None]) & (near <= high[slot, query][:, None])).nonzero(as_tuple=True)
-            positive = positives.index[slot, part[query]]
-            threshold = pairwise.exact(rows[query], positive)[pair]
-            exact = pairwise.exact(rows[query][pair], item)
-            better = (exact > threshold) | ((exact == threshold) & (item < positive[pair]))
-            rank[slot, query] = above[slot, query].long() + 1 + torch.bincount(pair[better], minlength=len(some))
-        return rank
-
-    def _decide(
-        self, positives: Positives, part: slice | Tensor, above: Tensor, reach: Tensor, caps: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def _decide(self, positives: Positives, above: Tensor, reach: Tensor, caps: Tensor | None) -> tuple[Tensor, Tensor]:
         """Ranks where the band holds nothing but the positive and its copies, and where it may hold more."""
-        index = positives.index[:, part]
-        exists = index >= 0
-        item = index.clamp(min=0)
+        exists = positives.index >= 0
+        item = positives.index.clamp(min=0)
         copies, before = self.duplicates.size[item], self.duplicates.before[item]
         if self.exclude_self:
-            rows = positives.rows[part].expand_as(item)
+            rows = positives.rows.expand_as(item)
             is_copy = self.duplicates.code[rows] == self.duplicates.code[item]
             copies, before = copies - is_copy.long(), before - (is_copy & (rows < item)).long()
         undecided = exists & ((reach - above).long() != copies)
@@ -332,20 +321,6 @@ class RankCounter:
         """Whole rows at once: as many as keep the similarities near 32 MB on the CPU, 1 GB on CUDA."""
         return max(1, min(self.block_rows, (1 << (28 if self.pairwise.queries.is_cuda else 23)) // len(self.pairwise.gallery)))
 
-    def _rows_in_float64(self) -> int:
-        """Whole rows at once: as many as keep the float64 similarities near 128 MB."""
-        return max(1, min(self.block_rows, (1 << (27 if self.pairwise.queries.is_cuda else 24)) // len(self.pairwise.gallery)))
-
 
 def _blocks(num: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, num)) for start in range(0, num, size)]
-
-
-def _sorted_rows(similarities: Tensor) -> Tensor:
-    """Every row in rising order; on the CPU by numpy in threads, which sorts with vector instructions where torch does not."""
-    if similarities.is_cuda:
-        return similarities.sort(dim=1).values
-    rising = similarities.numpy().copy()
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        list(pool.map(lambda part: part.sort(axis=1), np.array_split(rising, torch.get_num_threads())))
-    return torch.from_numpy(rising)

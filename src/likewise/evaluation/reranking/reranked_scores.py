@@ -6,7 +6,7 @@ up to so many positives, and mAP is moved by the head of the list alone.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -14,11 +14,12 @@ from torch import Tensor
 
 from likewise.evaluation.certainty.uncertainty import PairedResult, Unit, paired_test
 from likewise.evaluation.labels import Labels, class_codes
-from likewise.evaluation.ranks.positives import Classes
-from likewise.evaluation.ranks.rank_counter import PositiveRanks, Wanted
+from likewise.evaluation.ranks.positives import Classes, PositiveRanks
+from likewise.evaluation.ranks.rank_counter import Wanted
+from likewise.evaluation.ranks.whole_rows import Take
 from likewise.evaluation.reranking import Reranker, make_reranker
 from likewise.evaluation.retrieval import PerQuery, rank_counter, score_of_ranks
-from likewise.evaluation.similarity import Embeddings, PairwiseSimilarity
+from likewise.evaluation.similarity import Embeddings, PairwiseSimilarity, full_float32
 
 # As many of each list are re-ranked as the largest K or class asks for; for a class at most, and for all at least, so many.
 LEAST_DEPTH, MOST_DEPTH = 100, 500
@@ -55,9 +56,15 @@ def score_reranked(
     lists = _SplicedLists(pairwise, gallery is None, query_codes, gallery_codes, classes, head)
     to_the_end = "mAP" in before.scores or int(num_positives.max()) > depth
     scores = {name: torch.zeros_like(values) for name, values in before.scores.items()}
-    for ranks in lists.all_ranks() if to_the_end else lists.ranks_in_head(num_positives):
+
+    def take(ranks: PositiveRanks) -> None:
         for name in scores:
             scores[name][ranks.rows] = score_of_ranks(name, ranks)
+
+    if to_the_end:
+        lists.each_rank(take)
+    else:
+        lists.each_in_head(num_positives, take)
     after = PerQuery(scores, before.matched, before.labels)
     means = {name: float(values[after.matched].mean()) for name, values in scores.items()}
     differences = {} if unit is None else paired_test(before, after, unit=unit, samples=2000, seed=seed)
@@ -80,21 +87,26 @@ class _SplicedLists:
     classes: Classes
     head: Tensor  # (Q, depth) gallery indices
 
-    def ranks_in_head(self, num_positives: Tensor) -> Iterator[PositiveRanks]:
+    def each_in_head(self, num_positives: Tensor, take: Take) -> None:
         """Ranks up to the depth; larger ones are only known to be larger."""
         place = torch.arange(1, self.head.shape[1] + 1, device=self.head.device)
         for rows in torch.split(num_positives.nonzero().flatten(), max(1, ORDERED_AT_ONCE // len(place))):
             is_hit = self.gallery_codes[self.head[rows]] == self.query_codes[rows][:, None]
             rank = torch.where(is_hit, place, len(self.gallery_codes) + 1).sort(dim=1).values
-            yield PositiveRanks(rows, num_positives[rows], rank)
+            take(PositiveRanks(rows, num_positives[rows], rank))
 
-    def all_ranks(self) -> Iterator[PositiveRanks]:
+    def each_rank(self, take: Take) -> None:
         """All ranks, from those in the order of the embedding."""
-        counter = rank_counter(self.pairwise, self.exclude_self, Wanted(best_cap=0, others=True, all=True))
-        for ranks in counter.ranks(self.query_codes, self.gallery_codes):
+
+        def splice(ranks: PositiveRanks) -> None:
             width = ranks.rank.shape[1] + self.head.shape[1]
+            of_all = ranks.rank.expand(len(ranks.rows), -1)
             for part in torch.split(torch.arange(len(ranks.rows), device=ranks.rows.device), max(1, ORDERED_AT_ONCE // width)):
-                yield self._spliced(PositiveRanks(ranks.rows[part], ranks.count[part], ranks.rank[part]))
+                take(self._spliced(PositiveRanks(ranks.rows[part], ranks.count[part], of_all[part])))
+
+        counter = rank_counter(self.pairwise, self.exclude_self, Wanted(best_cap=0, others=True, all=True))
+        with full_float32():
+            counter.each(self.query_codes, self.gallery_codes, splice)
 
     def _spliced(self, ranks: PositiveRanks) -> PositiveRanks:
         """In the head a positive's rank is its place; outside, its rank before and one more for each item of the head that it preceded.
