@@ -289,6 +289,18 @@ def test_a_signed_address_and_a_proxy_are_told_without_their_secrets(
         assert "127.0.0.1" in str(fault.value)
 
 
+def test_a_link_planted_for_what_came_so_far_is_not_followed(server: Server, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    file = wanted(server, tmp_path / "cache")
+    file.part.parent.mkdir(parents=True)
+    file.part.symlink_to(victim)
+    download(file)
+    assert file.target.read_bytes() == CONTENT
+    assert not file.target.is_symlink()
+    assert victim.read_text() == "kept"
+
+
 def test_no_connection(server: Server, tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
-from likewise.files import is_unfinished, remove_unfinished, write_whole
+import likewise
+from likewise.files import is_unfinished, remove_unfinished, write_folder, write_whole
 
 
 def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,3 +55,49 @@ def test_faults_of_the_system_name_the_file_that_was_asked_for(tmp_path: Path, m
     for path, words in ((tmp_path, "is a folder"), (tmp_path / "file" / "a" / "b", "file is a file: give another place")):
         with pytest.raises(ValueError, match=words):
             write_whole(path, b"")
+
+
+def test_an_unfinished_file_is_its_writers_alone_and_a_finished_one_is_as_the_umask_says(tmp_path: Path) -> None:
+    seen = []
+
+    def write(file: BinaryIO) -> None:
+        seen.append(stat.S_IMODE(os.fstat(file.fileno()).st_mode))
+        file.write(b"{}")
+
+    for mask, usual in ((0o022, 0o644), (0o077, 0o600), (0o002, 0o664)):
+        before = os.umask(mask)
+        try:
+            write_whole(tmp_path / f"{mask}.json", write)
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE((tmp_path / f"{mask}.json").stat().st_mode) == usual
+    assert seen == [0o600] * 3
+
+
+@pytest.mark.parametrize("leads", ["to a file", "nowhere"])
+def test_a_link_planted_in_the_place_of_an_unfinished_file_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leads: str
+) -> None:
+    monkeypatch.setattr("likewise.files.secrets.token_hex", lambda number: "0123abcd")  # as if it could be guessed
+    victim = tmp_path / "victim"
+    if leads == "to a file":
+        victim.write_text("kept")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".scores.json.0123abcd").symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        write_whole(tmp_path / "out" / "scores.json", b"{}")
+    assert not (tmp_path / "out" / "scores.json").exists()
+    assert victim.read_text() == "kept" if leads == "to a file" else not victim.exists()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "model.0123abcd.unfinished").symlink_to(elsewhere)
+    with pytest.raises(FileExistsError), write_folder(tmp_path / "model", known_by="embedder.json", what="an embedder") as folder:
+        (folder / "embedder.json").write_text("{}")
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_no_hard_link_is_asked_for() -> None:
+    """Some network and container file systems have none."""
+    source = Path(likewise.__file__).parent
+    asked = [path.name for path in source.rglob("*.py") if re.search(r"\bos\.link\(|\.hardlink_to\(", path.read_text(encoding="utf-8"))]
+    assert asked == []

@@ -21,7 +21,7 @@ from urllib.request import Request, build_opener
 
 from likewise.addresses import without_secrets
 from likewise.environment import installed_version
-from likewise.files import file_digest, flush_folder, locked_telling
+from likewise.files import file_digest, flush_folder, give_usual_permissions, locked_telling, never_through_a_link
 from likewise.progress import ProgressCallback
 from likewise.wording import bytes_in_words
 
@@ -61,8 +61,11 @@ def download(wanted: Download, *, on_progress: ProgressCallback | None = None) -
         wanted.target.parent.mkdir(parents=True, exist_ok=True)
         waiting = f"waiting for another process that fetches {wanted.name}"
         with locked_telling(wanted.target.with_name(f"{wanted.target.name}.lock"), waiting, on_progress):
+            if wanted.part.is_symlink():  # none of ours: what it leads to is not to be written to
+                wanted.part.unlink()
             if not (wanted.target.is_file() and file_digest(wanted.target) == wanted.sha256):
                 _fetch_part(wanted, on_progress)
+                give_usual_permissions(wanted.part)
                 os.replace(wanted.part, wanted.target)
                 flush_folder(wanted.target.parent)
     except OSError as fault:
@@ -151,7 +154,7 @@ def _receive(wanted: Download, response: Any, start: int, on_progress: ProgressC
     if total - done > shutil.disk_usage(wanted.target.parent).free:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     what = f"fetching {wanted.name}, kB"
-    with wanted.part.open("ab" if goes_on else "wb") as file:
+    with open(wanted.part, "ab" if goes_on else "wb", opener=never_through_a_link) as file:
         while chunk := _read(response):
             file.write(chunk)
             done += len(chunk)

@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,17 +29,45 @@ def write_whole(path: Path, content: bytes | Callable[[BinaryIO], object]) -> No
     try:
         with _named(path, unfinished):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with unfinished.open("wb") as file:
+            with open_new(unfinished) as file:
                 if callable(content):
                     content(file)
                 else:
                     file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+            give_usual_permissions(unfinished)
             os.replace(unfinished, path)
             flush_folder(path.parent)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def open_new(path: Path) -> BinaryIO:
+    """A file that nobody else has made, nor reads before it is whole: what was put there, a link too, is a FileExistsError."""
+    return open(path, "xb", opener=never_through_a_link)
+
+
+def never_through_a_link(name: str, flags: int) -> int:
+    """An opener of files that only this user reads: whoever put a link there chooses no file to be written over."""
+    return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
+
+
+def give_usual_permissions(path: Path) -> None:
+    """Those that the user's umask leaves to new files."""
+    with suppress(PermissionError):  # a file system that has none
+        path.chmod(0o666 & ~_umask())
+
+
+def _umask() -> int:
+    """What the user takes away from new files. It cannot be asked for but by setting it, which other threads would see: Linux tells."""
+    try:
+        with open("/proc/self/status", encoding="utf-8", errors="replace") as status:
+            return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
+    except (OSError, StopIteration):
+        mask = os.umask(0o077)
+        os.umask(mask)
+        return mask
 
 
 def check_output(path: Path) -> None:

@@ -63,3 +63,8 @@ def bytes_in_words(count: int) -> str:
 def printable(text: str) -> str:
     """The text without what no file of ours can hold: undecodable bytes of file names and control characters show as a mark."""
     return "".join(letter if letter.isprintable() or letter == " " else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same of a text of several lines."""
+    return text if text.isprintable() else "".join(letter if letter in "\n\t" else printable(letter) for letter in text)

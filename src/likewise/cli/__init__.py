@@ -18,7 +18,9 @@ from likewise.cli import (
     search_commands,
     serve_commands,
 )
-from likewise.cli.interrupts import CtrlC
+from likewise.cli.faults import bugs_in_words
+from likewise.cli.interrupts import CtrlC, hear_cpu_limit
+from likewise.cli.streams import open_streams
 
 # What `likewise --help` lists, in this order.
 COMMANDS = {
@@ -53,7 +55,9 @@ app.add_typer(listing_commands.weights_commands, name="weights", rich_help_panel
 def main() -> None:
     """Entry point of the command."""
     hide_in_process_list(sys.argv[1:])
-    with CtrlC():
+    open_streams()
+    hear_cpu_limit()
+    with CtrlC(), bugs_in_words():
         app()
 
 

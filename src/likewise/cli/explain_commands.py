@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from likewise.cli.faults import faults_in_words
+from likewise.cli.streams import work_first
 
 
 def explain(
@@ -21,7 +22,7 @@ def explain(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
 ) -> None:
     """Show where the images A and B match: heat maps and regions, whose parts add up to the similarity exactly."""
-    with faults_in_words():
+    with faults_in_words(), work_first(unless=as_json):
         from likewise.terminal.commands.explain_command import run_explain
 
         run_explain(model, first, second, out, num_pairs=pairs, occlusion=occlusion, as_json=as_json, device=device)

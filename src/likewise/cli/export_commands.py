@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from likewise.cli.faults import faults_in_words
+from likewise.cli.streams import work_first
 
 
 def export(
@@ -24,7 +25,7 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable to stdout, and nothing else.")] = False,
 ) -> None:
     """Write MODEL as ONNX, image in and unit vector out, with its card and examples in Python and JavaScript."""
-    with faults_in_words():
+    with faults_in_words(), work_first(unless=as_json):
         from likewise.terminal.commands.export_command import run_export
 
         run_export(model, out, int8=int8, browser=browser, one_file=one_file, runtime=runtime, as_json=as_json)

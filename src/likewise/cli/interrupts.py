@@ -11,11 +11,27 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType, TracebackType
 
 STOPPED = 130  # the exit code of a shell's commands after Ctrl-C
 AT_ONCE = 0.05  # seconds
 PATIENCE = 5.0  # seconds: leaving takes one or two, where images under way are finished first
+
+
+class CpuTimeIsUp(KeyboardInterrupt):
+    """The processor time that the system grants this process is used up. It ends what is under way as Ctrl-C does."""
+
+
+def hear_cpu_limit() -> None:
+    """From here on the soft limit of processor time (ulimit -t) raises CpuTimeIsUp, once, instead of killing; the hard one kills."""
+    if hasattr(signal, "SIGXCPU"):
+        signal.signal(signal.SIGXCPU, _cpu_time_is_up)
+
+
+def _cpu_time_is_up(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # it comes again every second, into what is being put in order
+    raise CpuTimeIsUp("the processor time that this process may take (ulimit -t) is used up")
 
 
 class CtrlC:
@@ -37,8 +53,9 @@ class CtrlC:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.setitimer(signal.ITIMER_REAL, 0)
         if self.pressed:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            with suppress(Exception):  # nobody listens any more
+                sys.stdout.flush()
+                sys.stderr.flush()
             os._exit(STOPPED)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from likewise.cli.faults import faults_in_words
+from likewise.cli.streams import work_first
 
 
 class MetricName(StrEnum):
@@ -39,7 +40,7 @@ def embed(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
 ) -> None:
     """Embed every item of DATA with the network of RUN. Folders are classes; images:FOLDER reads them without."""
-    with faults_in_words():
+    with faults_in_words(), work_first():
         from likewise.terminal.commands.embedding_commands import run_embed
 
         run_embed(run, data, out, levels=levels, mirror=mirror, ray=ray, device=device)
@@ -102,7 +103,7 @@ def calibrate(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
 ) -> None:
     """Find out what the similarities of MODEL mean: thresholds with a bound for classes never seen, and probabilities."""
-    with faults_in_words():
+    with faults_in_words(), work_first(unless=as_json):
         from likewise.terminal.commands.calibrate_command import run_calibrate
 
         run_calibrate(model, data, false_accepts=false_accepts, confidence=confidence, out=out, page=page, as_json=as_json, device=device)

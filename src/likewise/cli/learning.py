@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from likewise.cli.faults import GOES_ON, TIME_IS_UP, faults_in_words, stops_in_words
+from likewise.cli.streams import work_first
 
 
 class EqualWhat(StrEnum):
@@ -44,7 +45,7 @@ def train(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
 ) -> None:
     """Train METHOD on the training classes of DATA and score it, once, on the test classes."""
-    with faults_in_words(), stops_in_words(out):
+    with faults_in_words(), stops_in_words(out), work_first():
         from likewise.terminal.progress_bar import progress_bar
         from likewise.terminal.training_progress import TrainingProgress
         from likewise.training.train import train as run_training
@@ -67,13 +68,12 @@ def train(
                 listener=TrainingProgress(),
                 on_progress=on_progress,
             )
-    if os.environ.get("RANK", "0") != "0":  # torchrun: one rank tells
-        return
-    from rich.console import Console
+        if os.environ.get("RANK", "0") != "0":  # torchrun: one rank tells
+            return
+        from likewise.terminal.run_view import result_view
+        from likewise.terminal.screen import Screen
 
-    from likewise.terminal.run_view import result_view
-
-    Console().print(result_view(result))
+        Screen().print(result_view(result))
 
 
 def adapt(
@@ -88,7 +88,7 @@ def adapt(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
 ) -> None:
     """Get the best embedder for DATA from pretrained features, as far up as it pays: whitening, a head, fine-tuning."""
-    with faults_in_words(GOES_ON):
+    with faults_in_words(GOES_ON), work_first():
         from likewise.terminal.commands.adapt_command import run_adapt
 
         run_adapt(data, out=out, minutes=minutes, weights=weights, method=method, split=split.value, device=device)
@@ -130,11 +130,10 @@ def compare(
     """Find out which method is best on DATA: equal conditions, equal tuning, test classes seen once, and what is noise."""
     with faults_in_words(GOES_ON):
         if status is not None:
-            from rich.console import Console
-
             from likewise.terminal.comparison_progress import status_view
+            from likewise.terminal.screen import Screen
 
-            Console().print(status_view(status, store=store))
+            Screen().print(status_view(status, store=store))
             return
         from likewise.comparison.request import Request
         from likewise.terminal.commands.comparison_command import named_methods, run_compare, swept_values
@@ -162,8 +161,9 @@ def compare(
             keep_networks=keep_networks,
             minutes=minutes,
         )
-        if not run_compare(request, profile=profile):
-            raise typer.Exit(TIME_IS_UP)
+        with work_first():
+            if not run_compare(request, profile=profile):
+                raise typer.Exit(TIME_IS_UP)
 
 
 def settings_of(changes: list[str]) -> dict[str, object]:

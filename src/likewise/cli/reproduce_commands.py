@@ -7,6 +7,7 @@ import typer
 
 from likewise.cli.faults import GOES_ON, faults_in_words
 from likewise.cli.learning import settings_of
+from likewise.cli.streams import work_first
 
 
 def reproduce(
@@ -25,7 +26,7 @@ def reproduce(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
 ) -> None:
     """Run tables and figures of the papers beside what was published, and judge what the papers claim by them."""
-    with faults_in_words(GOES_ON):
+    with faults_in_words(GOES_ON), work_first(unless=list_):
         from likewise.terminal.reproduction_view import list_items, run_reproduce
 
         if list_:

@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from likewise.cli.faults import GOES_ON, faults_in_words
+from likewise.cli.streams import work_first
 
 DEFAULT = "build"
 
@@ -53,7 +54,7 @@ def build(
     as_json: Json = False,
 ) -> None:
     """Make an index of IMAGES under the vectors of MODEL; a killed one goes on where it was. `likewise index MODEL ...` does the same."""
-    with faults_in_words(GOES_ON):
+    with faults_in_words(GOES_ON), work_first(unless=as_json):
         from likewise.terminal.commands.index_command import run_index
 
         run_index(model, images, out, store=store, store_options=store_option, device=device, ray=ray, as_json=as_json)
@@ -69,7 +70,7 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Add IMAGES to INDEX: new ones and changed ones are embedded, the others left alone."""
-    with faults_in_words(GOES_ON):
+    with faults_in_words(GOES_ON), work_first(unless=as_json):
         from likewise.terminal.commands.index_command import run_index_add
 
         run_index_add(index, images, prune=prune, device=device, ray=ray, as_json=as_json)
@@ -83,7 +84,7 @@ def remove(
     as_json: Json = False,
 ) -> None:
     """Remove images from INDEX, not from the disk."""
-    with faults_in_words():
+    with faults_in_words(), work_first(unless=as_json):
         from likewise.terminal.commands.index_command import run_index_remove
 
         run_index_remove(index, paths, where, as_json=as_json)

@@ -7,6 +7,7 @@ import typer
 
 from likewise.cli.faults import faults_in_words
 from likewise.cli.search_commands import Device, Index, index_commands
+from likewise.cli.streams import work_first
 
 TOKEN_VARIABLE = "LIKEWISE_TOKEN"
 
@@ -32,7 +33,7 @@ def serve(
     device: Device = "auto",
 ) -> None:
     """Answer searches of INDEX on a page and through a JSON interface, until Ctrl-C."""
-    with faults_in_words():
+    with faults_in_words(), work_first():
         from likewise.terminal.commands.serve_command import run_serve
 
         run_serve(

@@ -72,7 +72,7 @@ class Opened:
 @contextmanager
 def opened(request: Request) -> Iterator[Opened]:
     """The comparison of a request, made if there is none; what it works with is closed in the end."""
-    until = None if request.minutes is None else time.time() + 60 * request.minutes
+    until = None if request.minutes is None else time.monotonic() + 60 * request.minutes
     device = checked_device(request.device)
     with ExitStack() as stack:
         runner = stack.enter_context(closing(_runner(request, device)))  # first, so that workers start meanwhile

@@ -21,7 +21,7 @@ def seconds_left(
 ) -> float | None:
     """Until the last piece is done; None before the first is.
 
-    now: the time of the claims' clock.  is_gone: whether the process of this name has ended.
+    now: the time of the claims' clock, which may have been put back since.  is_gone: whether the process of this name has ended.
     """
     done = [claim for claim in progress.claims.values() if claim.finished is not None]
     under_way = {claim.piece: claim for claim in progress.claims.values() if claim.finished is None and not is_gone(claim.owner)}
@@ -31,7 +31,7 @@ def seconds_left(
 
     def rest(piece: Piece) -> float:
         usual = times.of(piece)
-        return max(usual - (now - under_way[piece].claimed), OVERDUE * usual) if piece in under_way else usual
+        return max(usual - max(0.0, now - under_way[piece].claimed), OVERDUE * usual) if piece in under_way else usual
 
     due = [piece for piece in progress.expected() if not progress.is_done(piece)]
     looks = [rest(piece) for piece in due if piece.kind in LOOKS]
@@ -85,7 +85,7 @@ class Times:
 
         def spent(claim: Claim) -> Spent:
             end = now if claim.finished is None else claim.finished
-            return Spent(claim.piece, end - claim.claimed, first[claim.owner, claim.piece.kind in LOOKS] == claim.piece)
+            return Spent(claim.piece, max(0.0, end - claim.claimed), first[claim.owner, claim.piece.kind in LOOKS] == claim.piece)
 
         measured = [spent(claim) for claim in done]
         later = [entry for entry in measured if entry.piece.kind in LOOKS and not entry.is_first]
@@ -155,5 +155,5 @@ class Times:
 def _num_workers(done: Sequence[Claim], under_way: Iterable[Claim], *, now: float) -> int:
     """Processes that have a piece under way, or have just finished one and wait for the next."""
     ends = {claim: now if claim.finished is None else claim.finished for claim in done}
-    recently = now - RECENT * median(end - claim.claimed for claim, end in ends.items())
+    recently = now - RECENT * median(max(0.0, end - claim.claimed) for claim, end in ends.items())
     return max(1, len({claim.owner for claim in under_way} | {claim.owner for claim, end in ends.items() if end >= recently}))

@@ -75,7 +75,7 @@ def reproduce(
     works = [work_of(item, supplies, folder / "benches") for item in chosen]
     seeds = (1 if quick else SEEDS) if seeds is None else seeds
     words = shlex.join(shown_words(sys.argv)) if command is None else without_secrets(command)
-    run = _Run(works, seeds, checked_device(device), jobs, None if minutes is None else time.time() + 60 * minutes, words, on_progress)
+    run = _Run(works, seeds, checked_device(device), jobs, None if minutes is None else time.monotonic() + 60 * minutes, words, on_progress)
     faults = run.all()
     looks = Looks(folder)
     read: dict[Path, BenchFigures | None] = {}
@@ -137,7 +137,7 @@ class _Run:
         return faults
 
     def _grow(self, bench: Bench, methods: Sequence[Method], seeds: int, what: str) -> None:
-        minutes = None if self.until is None else max(0.0, self.until - time.time()) / 60
+        minutes = None if self.until is None else max(0.0, self.until - time.monotonic()) / 60
         before: int | None = None
 
         def tell(progress: Progress) -> None:

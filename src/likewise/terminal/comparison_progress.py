@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
@@ -23,6 +22,7 @@ from likewise.comparison.plan_progress import OnProgress, Progress
 from likewise.comparison.running.store import Owner
 from likewise.comparison.time_left import is_at_most, seconds_left
 from likewise.progress import ProgressCallback
+from likewise.terminal.screen import Screen, say
 from likewise.wording import count_of, printable
 
 STAGES: dict[Kind, str] = {"trial": "tuning", "final": "training", "score": "test scores", "items": "pictures"}
@@ -35,7 +35,7 @@ def live_progress() -> Iterator[tuple[OnProgress, ProgressCallback]]:
 
     The notes of the plan come first: who would rather begin anew should know before the work is done.
     """
-    console = Console(stderr=True)
+    console = Screen(stderr=True)
     if not console.is_terminal:
         lines = _Lines()
         yield lines.pieces, lines.preparing
@@ -54,7 +54,7 @@ def live_progress() -> Iterator[tuple[OnProgress, ProgressCallback]]:
         began: dict[str, float] = {}  # what is prepared -> when
 
         def prepare(what: str, done: int, total: int) -> None:
-            now = time.time()
+            now = time.monotonic()
             spent = now - began.setdefault(what, now)
             bar.update(
                 task,
@@ -77,7 +77,7 @@ def live_progress() -> Iterator[tuple[OnProgress, ProgressCallback]]:
                 total=sum(map(progress.plan.cost, total)),
                 pieces=f"{len(done)}/{len(total)} pieces",
                 best=best_so_far(progress),
-                end=None if left is None else time.time() + left,
+                end=None if left is None else time.monotonic() + left,
                 about="at most " if is_at_most(progress) else "",
             )
 
@@ -101,7 +101,7 @@ class _TimeLeft(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         end = task.fields["end"]
-        return Text("" if end is None else f"{task.fields['about']}{clock(end - time.time())} left", style="progress.remaining")
+        return Text("" if end is None else f"{task.fields['about']}{clock(end - time.monotonic())} left", style="progress.remaining")
 
 
 def _about(progress: Progress) -> str:
@@ -122,7 +122,7 @@ class _Lines:
 
     def pieces(self, progress: Progress) -> None:
         for note in self._notes.new(progress):
-            print(f"! {note}", file=sys.stderr, flush=True)
+            say(f"! {note}", err=True)
         if self._is_due():
             done, total = counted(progress)
             left = seconds_left(progress, now=time.time())
@@ -143,7 +143,7 @@ class _Lines:
 
     def _say(self, line: str) -> None:
         self._last = time.monotonic()
-        print(line, file=sys.stderr, flush=True)
+        say(line, err=True)
 
 
 def counted(progress: Progress) -> tuple[list[Piece], list[Piece]]:
@@ -224,5 +224,5 @@ def _by_method(progress: Progress) -> Table:
 def _in_words(claim: Claim) -> str:
     owner = Owner.from_name(claim.owner)
     who = f"process {owner.pid} on {owner.host.split('/')[0]}"
-    since = time.time() - claim.claimed
+    since = max(0.0, time.time() - claim.claimed)  # the clock may have been put back
     return f"under way: {claim.piece.in_words} ({who}{', which is gone' if owner.is_gone else ''}, for {since:.0f} s)"

@@ -9,12 +9,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from likewise.progress import ProgressCallback
+from likewise.terminal.screen import Screen
 
 
 @contextmanager
 def progress_bar(console: Console | None = None) -> Iterator[ProgressCallback | None]:
     """What to tell of progress; None where nobody is looking."""
-    console = console or Console(stderr=True)
+    console = console or Screen(stderr=True)
     if not console.is_terminal:
         yield None
         return

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +19,7 @@ from likewise.reproductions.paper_item import PAPERS, PaperItem, items_named
 from likewise.reproductions.reproduce import reproduce
 from likewise.reproductions.reproduction import VERDICTS, ItemResult, JointVerdict, Judged, Reproduction
 from likewise.terminal.comparison_progress import BETWEEN_LINES, clock
+from likewise.terminal.screen import Screen, say
 from likewise.wording import count_of
 
 STYLES: dict[JointVerdict, str] = {"confirmed": "green", "contradicted": "red", "mixed": "magenta", "open": "yellow", "not run": "dim"}
@@ -27,7 +27,7 @@ STYLES: dict[JointVerdict, str] = {"confirmed": "green", "contradicted": "red", 
 
 def list_items(names: Sequence[str]) -> None:
     """Prints what there is to ask for."""
-    Console().print(items_view(items_named(names)))
+    Screen().print(items_view(items_named(names)))
 
 
 def run_reproduce(
@@ -58,7 +58,7 @@ def run_reproduce(
             device=device,
             on_progress=on_progress,
         )
-    console = Console()
+    console = Screen()
     console.print(reproduction_view(found))
     if found.trainings_left:
         left = count_of(found.trainings_left, "training is", "trainings are")
@@ -94,7 +94,7 @@ def items_view(items: Sequence[PaperItem]) -> RenderableType:
 @contextmanager
 def reproduction_progress() -> Iterator[ProgressCallback]:
     """A bar on stderr with the time left, or a line now and then where stderr is a file."""
-    console = Console(stderr=True)
+    console = Screen(stderr=True)
     if not console.is_terminal:
         yield _Lines()
         return
@@ -129,7 +129,7 @@ class _Lines:
     def __call__(self, what: str, done: int, total: int) -> None:
         if time.monotonic() - self._last >= BETWEEN_LINES:
             self._last = time.monotonic()
-            print(f"{what}: {self._clock.words(done, total)}", file=sys.stderr, flush=True)
+            say(f"{what}: {self._clock.words(done, total)}", err=True)
 
 
 def reproduction_view(reproduction: Reproduction) -> RenderableType:

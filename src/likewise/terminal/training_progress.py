@@ -7,6 +7,7 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from likewise.terminal.screen import Screen
 from likewise.training.loop import Listener, Row
 from likewise.wording import seconds_in_words
 
@@ -17,7 +18,7 @@ class TrainingProgress(Listener):
     """On stderr, unless another console is given."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or Screen(stderr=True)
         self.bar = Progress(
             TextColumn("training"),
             BarColumn(),

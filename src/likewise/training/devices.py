@@ -7,17 +7,21 @@ import os
 import warnings
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 
 from likewise.collective import Ranks
 from likewise.environment import checked_device
 from likewise.protocols import Protocol
+from likewise.wording import listed
 
 PRECISIONS = {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}
+MEETING = 120.0  # seconds in which all ranks have to be there
 BUCKET = 25 * 2**20  # numbers that are averaged over ranks in one go
 
 
@@ -31,8 +35,8 @@ class Devices:
             precision = "bf16" if kind.startswith("cuda") else "fp32"
         if precision == "fp16" and kind == "cpu":
             raise ValueError("precision=fp16 needs a GPU: use bf16 or fp32 on a CPU")
-        ranks = int(os.environ.get("WORLD_SIZE", "1"))
-        local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        ranks = _whole_number("WORLD_SIZE", 1)
+        local = _whole_number("LOCAL_WORLD_SIZE", 1)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # fabric's advice on launchers is not the user's concern
             from lightning_fabric import Fabric
@@ -46,6 +50,8 @@ class Devices:
                 strategy="ddp" if ranks > 1 else "auto",
                 precision=PRECISIONS[precision],  # type: ignore[arg-type]
             )
+            if ranks > 1:
+                _meet(ranks, backend="gloo" if kind == "cpu" else "nccl")
             self.fabric.launch()
 
     @property
@@ -116,6 +122,38 @@ class Devices:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.fabric.strategy.precision.load_state_dict(state)
+
+
+def _whole_number(variable: str, default: int) -> int:
+    """Of the environment, as torchrun sets it."""
+    given = os.environ.get(variable)
+    if given is None:
+        return default
+    if not given.isdecimal() or int(given) < 1:
+        raise ValueError(f"{variable} is {given!r} in the environment: expected a whole number above 0; torchrun sets it, else unset it")
+    return int(given)
+
+
+def _meet(ranks: int, *, backend: str) -> None:
+    """All ranks, before anything is computed; a ValueError where some do not come, for which torch would wait half an hour."""
+    if dist.is_initialized():
+        return
+    lacking = [name for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+    if lacking:
+        raise ValueError(
+            f"WORLD_SIZE={ranks} in the environment asks for {ranks} processes, but there is no {listed(lacking)}: start them with "
+            "torchrun, or unset WORLD_SIZE"
+        )
+    master = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    try:
+        store, rank, _ = next(rendezvous("env://", timeout=timedelta(seconds=MEETING)))
+        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks)
+    except (dist.DistError, ValueError, OSError) as fault:
+        reason = str(fault).splitlines()[0]
+        raise ValueError(
+            f"the {ranks} processes that WORLD_SIZE asks for do not meet at {master} within {MEETING:.0f} seconds ({reason}): start all of "
+            "them, as torchrun does, or unset WORLD_SIZE"
+        ) from fault
 
 
 def _buckets(gradients: list[Tensor]) -> Iterable[list[Tensor]]:

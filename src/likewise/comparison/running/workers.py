@@ -28,6 +28,7 @@ BETWEEN_PIECES = 0.1  # seconds between two looks for a piece that has become du
 BETWEEN_CHECKS = 0.5  # seconds between two looks at the workers
 BETWEEN_BEATS = 5.0  # seconds between two signs of life
 STOPPED_BY_STORAGE = 3  # exit code of a worker that disk or database keep from working
+CPU_LIMIT = int(getattr(signal, "SIGXCPU", 0))  # what ends a process whose time is used up; 0: the system has no such limit
 MOST_DEATHS = 3  # of workers on one piece, after which the piece has failed
 
 
@@ -38,11 +39,11 @@ class Orders:
     context: Context
     url: Address
     comparison: str
-    until: float | None = None  # time, after which no new piece is begun
+    until: float | None = None  # time.monotonic(), after which no new piece is begun: a clock that is put right changes nothing
 
     @property
     def are_over(self) -> bool:
-        return self.until is not None and time.time() >= self.until
+        return self.until is not None and time.monotonic() >= self.until
 
 
 def work(orders: Orders, *, on_piece: Callable[[], object] = lambda: None) -> None:
@@ -149,6 +150,8 @@ class LocalRunner:
                 if worker.returncode == 0:  # all was done, and then another process added to it
                     _close_input(worker)
                 else:
+                    if worker.returncode == -CPU_LIMIT:
+                        raise OSError("the processor time that a process may take (ulimit -t) is used up: raise it, or take fewer steps")
                     self._give_up_claims(worker, store, deaths)
                 self._workers[number] = self._start()
                 _send(self._workers[number], pickled)

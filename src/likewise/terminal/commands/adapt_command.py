@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +15,7 @@ from likewise.adaptation.rungs import FEATURES
 from likewise.reports.sentences import how_to_embed
 from likewise.terminal.progress_bar import progress_bar
 from likewise.terminal.run_view import look_line
+from likewise.terminal.screen import Screen
 from likewise.training.train import Trains
 from likewise.wording import percent, seconds_in_words
 
@@ -24,7 +25,7 @@ SHOWN = ("R@1", "MAP@R")  # of the test scores
 def run_adapt(data: str, *, out: Path, minutes: float, weights: str | None, method: str, split: Trains, device: str) -> None:
     with progress_bar() as on_progress:
         result = adapt(data, out=out, minutes=minutes, weights=weights, method=method, split=split, device=device, on_progress=on_progress)
-    console = Console()
+    console = Screen()
     console.print(ladder_view(result))
     console.print(f"  {how_to_embed(result.folder, vectors=result.of_vectors)}", soft_wrap=True, highlight=False)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 from rich.text import Text
 
 from likewise.environment import checked_device
@@ -19,6 +17,7 @@ from likewise.models.weights.pretrained import WEIGHTS
 from likewise.reports.calibration_page import calibration_page
 from likewise.terminal.progress_bar import progress_bar
 from likewise.terminal.run_view import look_line
+from likewise.terminal.screen import Screen, say
 from likewise.training.runs.run_embeddings import embeddings_to_score
 
 SCORING = ("compare", "train", "adapt")  # commands whose look at the test classes it is, of the same weights, if they took it
@@ -46,7 +45,7 @@ def run_calibrate(
     if as_json:
         print(calibration.to_json())
         return
-    console = Console()
+    console = Screen()
     console.print(Text(f"{calibration.num_items:,} items of {calibration.num_classes:,} classes", style="dim"))
     if look is not None:
         console.print(look_line(look).append(f", the same that `likewise {look.look.what}` took" if look.look.what in SCORING else ""))
@@ -68,4 +67,4 @@ def _model_folder(model: str, out: Path | None) -> Path:
 
 
 def _note(words: str) -> None:
-    print(f"note: {words}", file=sys.stderr)
+    say(f"note: {words}", err=True)

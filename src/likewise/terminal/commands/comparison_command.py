@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from likewise.comparison.compare import TimeIsUp
@@ -16,6 +15,7 @@ from likewise.reports.comparison_report import compare_and_report
 from likewise.reports.sentences import TO_TUNE, command_to_go_on, how_to_embed, is_of_vectors, time_in_words
 from likewise.terminal.comparison_progress import live_progress
 from likewise.terminal.leaderboard import leaderboard_view
+from likewise.terminal.screen import Screen
 from likewise.wording import printable
 
 WORK = ("training", "evaluation")  # what a comparison is for; everything else is overhead
@@ -23,7 +23,7 @@ WORK = ("training", "evaluation")  # what a comparison is for; everything else i
 
 def run_compare(request: Request, *, profile: bool) -> bool:
     """Runs or goes on with a comparison; prints its table and the path of its report. False if its minutes are over before."""
-    console = Console()
+    console = Screen()
     try:
         with live_progress() as (on_progress, on_preparing):
             results = compare_and_report(request, on_progress=on_progress, on_preparing=on_preparing)

@@ -7,14 +7,13 @@ import json
 import sys
 from pathlib import Path
 
-from rich.console import Console
-
 from likewise.data.dataset import Features
 from likewise.data.doctor import DatasetReport, contact_sheet, diagnose_dataset
 from likewise.data.readers import read
 from likewise.files import write_whole
 from likewise.terminal.doctor_view import report_view
 from likewise.terminal.progress_bar import progress_bar
+from likewise.terminal.screen import Screen
 
 
 def run_doctor(data: str, *, out: Path | None = None, as_json: bool = False, sheet: Path | None = None) -> DatasetReport:
@@ -42,5 +41,5 @@ def run_doctor(data: str, *, out: Path | None = None, as_json: bool = False, she
     if as_json:
         sys.stdout.write(as_text + "\n")
     else:
-        Console().print(report_view(report))
+        Screen().print(report_view(report))
     return report

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from rich.console import Console
 from rich.text import Text
 
 from likewise.adaptation.adapt import Adaptation, read_adaptation
@@ -23,6 +21,7 @@ from likewise.terminal.commands.adapt_command import ladder_view
 from likewise.terminal.progress_bar import progress_bar
 from likewise.terminal.run_view import look_line, result_view
 from likewise.terminal.score_tables import levels_view, summary_view
+from likewise.terminal.screen import Screen, say
 from likewise.training.runs.run_embeddings import embeddings_to_score, levels_to_score, write_embeddings
 from likewise.training.runs.run_folder import RunFolder
 
@@ -48,7 +47,7 @@ def run_embed(run: Path, data: list[str], out: Path, *, levels: str | None, mirr
             on_progress=on_progress,
             on_note=_note,
         )
-    print(f"{rows:,} embeddings of {width} numbers: {out}")
+    say(f"{rows:,} embeddings of {width} numbers: {out}")
 
 
 def run_evaluate(
@@ -116,9 +115,9 @@ def run_evaluate(
     about = [] if whole.parts is None else [Text(SCORED[scored], style="dim" if scored == "test" else "yellow")]
     about += [] if look is None else [look_line(look)]
     if levels == ALL:
-        Console().print(levels_view(summaries, str(file), about=about))
+        Screen().print(levels_view(summaries, str(file), about=about))
     else:
-        Console().print(summary_view(summary, str(file), about=about))
+        Screen().print(summary_view(summary, str(file), about=about))
 
 
 def _show_run(folder: Path, *, as_json: bool) -> None:
@@ -134,11 +133,11 @@ def _show_run(folder: Path, *, as_json: bool) -> None:
         told = {"run": str(folder), "scores": result.scores, "look": look, "notes": list(result.notes)}
         print(json.dumps(told, indent=2, allow_nan=False))
     else:
-        Console().print(ladder_view(result) if isinstance(result, Adaptation) else result_view(result))
+        Screen().print(ladder_view(result) if isinstance(result, Adaptation) else result_view(result))
 
 
 def _note(words: str) -> None:
-    print(f"note: {words}", file=sys.stderr)
+    say(f"note: {words}", err=True)
 
 
 def _levels(text: str | None) -> tuple[Level, ...] | None:

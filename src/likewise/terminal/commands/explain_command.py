@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rich.console import Console
-
 from likewise.environment import checked_device
 from likewise.explanation.match_picture import contribution_in_words
 from likewise.explanation.matching import Explanation, checked_ending, explain
 from likewise.files import check_output
 from likewise.terminal.progress_bar import progress_bar
+from likewise.terminal.screen import Screen
 
 
 def run_explain(model: str, first: Path, second: Path, out: Path, *, num_pairs: int, occlusion: bool, as_json: bool, device: str) -> None:
@@ -30,7 +29,7 @@ def run_explain(model: str, first: Path, second: Path, out: Path, *, num_pairs: 
 
 
 def _show(explanation: Explanation, out: Path) -> None:
-    console = Console(highlight=False)
+    console = Screen(highlight=False)
     console.print(f"similarity {explanation.similarity:.4f}")
     if explanation.meaning is not None:
         console.print(explanation.meaning, style="dim")

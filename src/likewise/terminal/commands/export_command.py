@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-
-from rich.console import Console
 
 from likewise.exporting.exporter import DESCRIPTION, export
 from likewise.terminal.progress_bar import progress_bar
+from likewise.terminal.screen import Screen, say
 
 
 def run_export(
@@ -25,7 +23,7 @@ def run_export(
     if as_json:
         print(json.dumps(described, indent=2))
         return
-    console = Console()
+    console = Screen()
     console.print(f"{out / 'model.onnx'}: {described['input']['is']} in,\n{described['output']['is']} out", highlight=False, soft_wrap=True)
     console.print(f"- equal to the embedder within {exported.difference:.0e} on drawn items", highlight=False)
     for words in (*described["words"], *(() if exported.int8 is None else exported.int8.words)):
@@ -38,4 +36,4 @@ def run_export(
 
 
 def _note(words: str) -> None:
-    print(f"note: {words}", file=sys.stderr)
+    say(f"note: {words}", err=True)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
 from likewise.files import check_output, write_whole
@@ -17,6 +16,7 @@ from likewise.search.grouping.near_copies import GroupedImage
 from likewise.search.index import Index
 from likewise.terminal.path_table import PathTable
 from likewise.terminal.progress_bar import progress_bar
+from likewise.terminal.screen import Screen
 from likewise.wording import listed, printable
 
 MOST_LISTED = 20  # groups in the terminal
@@ -90,7 +90,7 @@ def _show(
     rows: Sequence[tuple[str, int, str, Sequence[GroupedImage]]],
     html: Path | None,
 ) -> None:
-    console = Console(highlight=False)
+    console = Screen(highlight=False)
     for sentence in words:
         console.print(sentence)
     has_classes = any(classes for _, _, classes, _ in rows)

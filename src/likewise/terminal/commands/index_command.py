@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +18,7 @@ from likewise.search.index import Index
 from likewise.search.intake import Images, read_images
 from likewise.search.likeness import NOT_CALIBRATED
 from likewise.terminal.progress_bar import progress_bar
+from likewise.terminal.screen import Screen, say
 from likewise.wording import bytes_in_words, count_of, printable
 
 TITLES = {"labelled": "with a label", "bytes": "on the disk", "width": "numbers a vector"}
@@ -34,7 +33,7 @@ def run_index(
     index = Index.create(model, out=out, store=store, device=device, **_options(store_options))
     before = len(index)
     if before and not as_json:
-        print(f"{out} is there already, with {count_of(before, 'image', 'images')}: going on with it")
+        say(f"{out} is there already, with {count_of(before, 'image', 'images')}: going on with it")
     _add(index, datasets, prune=False, ray=ray, as_json=as_json)
 
 
@@ -48,7 +47,7 @@ def run_index_remove(folder: Path, paths: Sequence[str], where: Sequence[str], *
     if as_json:
         print(json.dumps({"removed": number, "images": len(index), "index": str(folder)}, indent=2))
         return
-    print(f"{count_of(number, 'image', 'images')} removed, {len(index):,} left: {folder}")
+    say(f"{count_of(number, 'image', 'images')} removed, {len(index):,} left: {folder}")
 
 
 def run_index_show(folder: Path, *, as_json: bool) -> None:
@@ -64,23 +63,23 @@ def run_index_show(folder: Path, *, as_json: bool) -> None:
     facts["bytes"] = bytes_in_words(facts["bytes"])
     for name, value in facts.items():
         table.add_row(TITLES.get(name, name), Text("\n".join(printable(line) for line in _lines(value))))
-    Console().print(table)
+    Screen().print(table)
 
 
 def _add(index: Index, images: Images, *, prune: bool, ray: str | None, as_json: bool) -> None:
     with progress_bar() as on_progress:
         result = index.add(images, prune=prune, ray=ray, on_progress=on_progress)
     for note in result.notes:
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}", err=True)
     if result.skipped:
-        print(f"note: {left_out(result.skipped)}", file=sys.stderr)
+        say(f"note: {left_out(result.skipped)}", err=True)
     if result.skipped and not result.added + result.changed + result.unchanged:
         raise ValueError(f"none of the images can be used, so that none is added to {index.folder}: give others, or repair them")
     if as_json:
         skipped = [problem.as_json() for problem in result.skipped]
         print(json.dumps({**asdict(result), "skipped": skipped, "images": len(index), "index": str(index.folder)}, indent=2))
         return
-    print(f"{_in_words(result)}: {count_of(len(index), 'image', 'images')} in {index.folder}")
+    say(f"{_in_words(result)}: {count_of(len(index), 'image', 'images')} in {index.folder}")
 
 
 def _in_words(result: Added) -> str:

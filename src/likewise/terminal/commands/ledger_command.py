@@ -6,13 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from likewise.data.ledger import Ledger, Look, read_ledger
 from likewise.data.readers import read
 from likewise.data.splits import SPLIT_SEED, split
+from likewise.terminal.screen import Screen
 from likewise.wording import count_of, printable
 
 SHORT = 8  # digits of a digest that tell test sets of one name apart
@@ -38,7 +39,7 @@ def run_ledger(data: str | None, *, as_json: bool) -> None:
         }
         print(json.dumps(told, indent=2, allow_nan=False))
     else:
-        Console().print(ledger_view(ledger, looks, of=of))
+        Screen().print(ledger_view(ledger, looks, of=of))
 
 
 def ledger_view(ledger: Ledger, looks: Sequence[Look], *, of: str = "") -> RenderableType:

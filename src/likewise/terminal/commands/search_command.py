@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from likewise.data.packing.packed import NoneDecoded, left_out
@@ -19,6 +18,7 @@ from likewise.search.index import Index
 from likewise.search.likeness import NOT_CALIBRATED, PERHAPS, PROBABLY, UNKNOWN, UNLIKELY, VERY_LIKELY
 from likewise.search.search_page import search_page
 from likewise.terminal.path_table import PathTable
+from likewise.terminal.screen import Screen, say
 from likewise.wording import NONE, count_of, printable
 
 STYLES = {VERY_LIKELY: "bold green", PROBABLY: "green", PERHAPS: "yellow", UNLIKELY: "dim"}
@@ -43,11 +43,11 @@ def run_search(
             words if len(given) == 1 else f"none of {len(given):,} queries can be searched with; the first: {first}"
         ) from fault
     if skipped:
-        print(f"note: {left_out(skipped)}", file=sys.stderr)
+        say(f"note: {left_out(skipped)}", err=True)
     paths = [given[place] for place in places]
     found = list(zip(paths, index.search_vectors(vectors, k, where), strict=True))
     if k > len(index):
-        print(f"note: k is {k}, and {folder} holds {count_of(len(index), 'image', 'images')}: all are listed", file=sys.stderr)
+        say(f"note: k is {k}, and {folder} holds {count_of(len(index), 'image', 'images')}: all are listed", err=True)
     if html is not None:
         write_whole(html, search_page(f"Search in {folder}", found, conditions=where, is_calibrated=is_calibrated).encode())
     if as_json:
@@ -61,7 +61,7 @@ def run_search(
         }
         print(json.dumps({**facts, "queries": told}, indent=2))
         return
-    console = Console()
+    console = Screen()
     for path, hits in found:
         console.print(hits_view(path, hits))
     if not is_calibrated:

@@ -7,12 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from likewise.environment import checked_device, num_cores, num_threads
 from likewise.files import check_output
 from likewise.search.feedback import Feedback, classes_of, write_classes, write_pairs
 from likewise.search.index import Index
+from likewise.terminal.screen import Screen
 from likewise.wording import count_of
 
 NEEDED = ("fastapi", "uvicorn", "python_multipart")  # as Python imports them
@@ -30,7 +29,7 @@ def run_serve(
     from likewise.serving.search_service import SearchService
     from likewise.serving.server import address_of, bind, serve_forever
 
-    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console = Screen(soft_wrap=True, highlight=False, markup=False)
     given = token or None
     made = new_token() if given is None and not is_local(host) else None
     allowed = ClientLimits(**limits)
@@ -63,7 +62,7 @@ def run_feedback(folder: Path, *, out: Path | None, classes: bool) -> None:
     index = Index.load(folder, "cpu")
     pairs = Feedback(folder).pairs()
     right = sum(pair.is_same for pair in pairs)
-    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console = Screen(soft_wrap=True, highlight=False, markup=False)
     console.print(f"{count_of(len(pairs), 'pair', 'pairs')}: {right:,} right, {len(pairs) - right:,} wrong")
     if classes:
         paths = sorted({image.path for pair in pairs for image in (pair.query, pair.item)})

@@ -7,13 +7,14 @@ from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlsplit
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from likewise.data.packing.cache import cache_folder
 from likewise.models.weights.pretrained import WEIGHTS, AtAddress, PretrainedWeights, get_weights
 from likewise.terminal.progress_bar import progress_bar
+from likewise.terminal.screen import Screen, say
 
 SHORT = 8  # digits of a digest that are shown
 
@@ -23,15 +24,15 @@ def run_weights(*, as_json: bool) -> None:
     if as_json:
         print(json.dumps({name: _told(weights) for name, weights in WEIGHTS.items()}, indent=2, allow_nan=False))
     else:
-        Console().print(weights_view())
+        Screen().print(weights_view())
 
 
 def run_weights_get(name: str) -> None:
     """Fetches the weights unless they are here, and prints where they are."""
     with progress_bar() as on_progress:
         file = get_weights(name, on_progress=on_progress)
-    print(f"{name} is here: {file.path} (sha256 {file.digest[:16]}...)")
-    print(f"use it with --weights {name}")
+    say(f"{name} is here: {file.path} (sha256 {file.digest[:16]}...)")
+    say(f"use it with --weights {name}")
 
 
 def weights_view() -> RenderableType:

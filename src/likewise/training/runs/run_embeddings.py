@@ -19,7 +19,7 @@ from likewise.data.readers import read, read_to_embed
 from likewise.data.splits import Split
 from likewise.environment import checked_device
 from likewise.evaluation.embedding_file import EmbeddingFile, PartName
-from likewise.files import write_whole
+from likewise.files import check_output, write_whole
 from likewise.models.backbones import Level
 from likewise.models.embedder import Embedder
 from likewise.models.opening import open_model
@@ -28,6 +28,7 @@ from likewise.progress import ProgressCallback
 from likewise.ray_session import RaySession
 from likewise.training.runs.run_folder import RunFolder
 from likewise.training.train import PURPOSE, decision
+from likewise.wording import printable
 
 OnNote = Callable[[str], None]  # told in a sentence what the user should know
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -128,18 +129,22 @@ def write_embeddings(
     """
     if out.suffix not in _WRITERS:
         raise ValueError(f"{out} ends in {out.suffix or 'nothing'!r}: expected {' or '.join(_WRITERS)}")
+    check_output(out)
+    datasets = read_to_embed([data] if isinstance(data, str) else data)
+    if out.suffix == ".parquet":
+        _check_parquet(datasets)
     embedder = open_model(run, checked_device(device) if ray is None else "cpu")
     embedded, columns = [], []
     with nullcontext() if ray is None else RaySession(ray) as session:
         cluster = None if session is None else RayEmbedder(embedder, session, device)
-        for dataset in read_to_embed([data] if isinstance(data, str) else data):
+        for dataset in datasets:
             if on_note is not None and isinstance(dataset.items, Files):
                 for note in dataset.notes:
                     on_note(note)
             vectors, kept = _embedded(
                 embedder, dataset, cluster=cluster, levels=levels, mirror=mirror, on_progress=on_progress, on_note=on_note
             )
-            items = [str(path) for path in dataset.items.paths] if isinstance(dataset.items, Files) else dataset.item_names()
+            items = _names(dataset)
             parts = _own_parts(run, embedder, dataset, on_note=on_note)
             embedded.append(vectors)
             columns.append({"labels": dataset.label_names()[kept], "items": np.array(items)[kept], "split": parts[kept]})
@@ -148,6 +153,20 @@ def write_embeddings(
     known = {name: column for name, column in whole.items() if (column != "").any()}
     write_whole(out, lambda file: _WRITERS[out.suffix](file, vectors, known))
     return vectors.shape[0], vectors.shape[1]
+
+
+def _names(dataset: Dataset) -> list[str]:
+    """Of its items, as a file of embeddings has them."""
+    return [str(path) for path in dataset.items.paths] if isinstance(dataset.items, Files) else dataset.item_names()
+
+
+def _check_parquet(datasets: Sequence[Dataset]) -> None:
+    """A ValueError for what could not be written in the end."""
+    _import_pyarrow()
+    for dataset in datasets:
+        for name in (*_names(dataset), *dataset.class_names):
+            if any("\ud800" <= letter <= "\udfff" for letter in name):
+                raise ValueError(f"{printable(name)!r} is a name that is no UTF-8, which .parquet cannot hold: choose .npz, or rename it")
 
 
 def _own_parts(run: Path, embedder: Embedder, dataset: Dataset, *, on_note: OnNote | None) -> npt.NDArray[np.str_]:
@@ -223,16 +242,21 @@ def _write_npz(file: BinaryIO, vectors: npt.NDArray[Any], columns: Columns) -> N
 
 
 def _write_parquet(file: BinaryIO, vectors: npt.NDArray[Any], columns: Columns) -> None:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as fault:
-        raise ValueError('writing .parquet needs pyarrow: pip install "likewise[parquet]", or choose .npz') from fault
+    pyarrow = _import_pyarrow()
     flat = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(vectors.ravel()), vectors.shape[1])
     names = {"labels": "label", "items": "item", "split": "split"}
     texts = {names[name]: pyarrow.array(column, mask=column == "") for name, column in columns.items()}
     table = pyarrow.table({"embedding": flat, **texts})
     pyarrow.parquet.write_table(table, file)
+
+
+def _import_pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as fault:
+        raise ValueError('writing .parquet needs pyarrow: pip install "likewise[parquet]", or choose .npz') from fault
+    return pyarrow
 
 
 _WRITERS = {".npz": _write_npz, ".parquet": _write_parquet}

@@ -13,10 +13,16 @@ from likewise.training.runs.run_folder import RunFolder
 from likewise.training.runs.tensorboard import EventFile
 
 CHECKPOINT_SECONDS = 60.0
+CPU_TIME_IS_UP = "the processor time that this process may take (ulimit -t) is used up"
+CPU_LIMIT = getattr(signal, "SIGXCPU", None)  # where the system has one
+STOPPING = (signal.SIGINT, signal.SIGTERM, *([] if CPU_LIMIT is None else [CPU_LIMIT]))
 
 
 class RunWriter(Listener):
-    """Writes the log and the checkpoints, turns Ctrl-C and SIGTERM into a wish to stop, and passes on what it hears to another listener."""
+    """Writes the log and the checkpoints, and passes on what it hears to another listener.
+
+    Ctrl-C, SIGTERM and a limit of processor time are a wish to stop.
+    """
 
     def __init__(self, folder: RunFolder, training: Training, *, every: int | None, listener: Listener, writes: bool) -> None:
         self.folder, self.training, self.every, self.listener, self.writes = folder, training, every, listener, writes
@@ -29,7 +35,7 @@ class RunWriter(Listener):
 
     def __enter__(self) -> RunWriter:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in STOPPING:
                 self.handlers[number] = signal.signal(number, self._stop)
         return self
 
@@ -40,6 +46,12 @@ class RunWriter(Listener):
             self.events.close()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
+        if number == CPU_LIMIT:
+            signal.signal(number, signal.SIG_IGN)  # it comes again every second
+            if not self.stopping:
+                self.stopping = True
+                self.listener.message(f"{CPU_TIME_IS_UP}: finishing the step, then saving")
+            return
         if self.stopping:  # a second time: at once
             raise KeyboardInterrupt
         self.stopping = True

@@ -23,7 +23,7 @@ class EventFile:
 
     def __init__(self, folder: Path, *, first_step: int = 0) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = (folder / f"events.out.tfevents.{time.time_ns()}.step{first_step}").open("wb")
+        self._file = (folder / f"events.out.tfevents.{time.time_ns()}.step{first_step}").open("xb")
         self._event(0, _text(3, "brain.Event:2"))
         if first_step:
             self._event(first_step + 1, _bytes(7, _field(1, VARINT, _varint(START))))
