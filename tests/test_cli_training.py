@@ -129,6 +129,27 @@ def test_embeddings_are_written_whole_or_not_at_all(run: Path, place: Path, suff
     assert list(out.parent.iterdir()) == [out]
 
 
+def test_names_that_parquet_cannot_hold_are_told_before_the_work(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for label in (b"plain", b"caf\xe9"):  # Latin 1, as old archives have it
+        os.makedirs(os.fsencode(tmp_path / "photos") + b"/" + label)
+        (Path(os.fsdecode(os.fsencode(tmp_path / "photos") + b"/" + label)) / "0.png").write_bytes(b"not opened")
+
+    def opened(*_: object) -> None:
+        raise AssertionError("the model was opened")
+
+    monkeypatch.setattr("likewise.training.runs.run_embeddings.open_model", opened)
+    result = likewise("embed", run, tmp_path / "photos", "-o", tmp_path / "out.parquet")
+    assert result.exit_code == 2, result.output
+    assert "is a name that is no UTF-8, which .parquet cannot hold: choose .npz, or rename it" in result.stderr
+    assert "caf\N{REPLACEMENT CHARACTER}" in result.stderr
+    (tmp_path / "there.npz").mkdir()
+    result = likewise("embed", run, tmp_path / "photos", "-o", tmp_path / "there.npz")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: '{tmp_path / 'there.npz'}' is a folder: expected the name of a file to write\n",
+    )
+
+
 @pytest.mark.parametrize("suffix", [".npz", ".parquet"])
 def test_embed_writes_what_evaluate_reads(run: Path, place: Path, suffix: str) -> None:
     out = place / f"embedded{suffix}"

@@ -60,14 +60,14 @@ def test_lines_where_nobody_watches(capsys: pytest.CaptureFixture[str], monkeypa
 def test_the_bar_counts_down(monkeypatch: pytest.MonkeyPatch) -> None:
     text = io.StringIO()
     console = Console(file=text, force_terminal=True, width=140, color_system=None)
-    monkeypatch.setattr(comparison_progress, "Console", lambda stderr: console)
+    monkeypatch.setattr(comparison_progress, "Screen", lambda stderr: console)
     with live_progress() as (show, _):
         show(half_done())
     assert "2/7 pieces" in text.getvalue()
     assert "0:23 left" in text.getvalue()
     with live_progress() as (_, prepare):
         prepare("features of [birds]", 0, 4000)
-        monkeypatch.setattr(comparison_progress.time, "time", lambda now=time.time: now() + 60)
+        monkeypatch.setattr(comparison_progress.time, "monotonic", lambda now=time.monotonic: now() + 60)
         prepare("features of [birds]", 1000, 4000)
     assert "features of [birds]" in text.getvalue()
     assert "1,000/4,000" in text.getvalue()

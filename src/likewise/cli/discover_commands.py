@@ -7,6 +7,7 @@ import typer
 
 from likewise.cli.faults import GOES_ON, TIME_IS_UP, faults_in_words
 from likewise.cli.learning import settings_of
+from likewise.cli.streams import work_first
 
 
 def discover(
@@ -26,7 +27,7 @@ def discover(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
 ) -> None:
     """Search a loss for DATA: weights of pairs, tuned on training classes beside known methods, and written as a formula."""
-    with faults_in_words(GOES_ON):
+    with faults_in_words(GOES_ON), work_first():
         from likewise.discovery.weight_search import KNOWN
         from likewise.terminal.commands.comparison_command import named_methods
         from likewise.terminal.commands.discover_command import run_discover

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from likewise.comparison.compare import TimeIsUp
 from likewise.discovery.weight_search import Discovery, discover
 from likewise.terminal.comparison_progress import live_progress
 from likewise.terminal.leaderboard import leaderboard_view
+from likewise.terminal.screen import Screen
 
 
 def run_discover(
@@ -30,7 +29,7 @@ def run_discover(
     minutes: float | None,
 ) -> bool:
     """Searches, and prints what was found. False if its minutes are over before."""
-    console = Console()
+    console = Screen()
     try:
         with live_progress() as (on_progress, on_preparing):
             found = discover(
