@@ -205,7 +205,12 @@ def test_nothing_is_both_compared_and_equal() -> None:
 
 
 def test_every_loss_of_the_papers_is_some_method_s() -> None:
-    assert set(LOSSES) - {load_method(name).loss.name for name in METHODS} == {"contrastive_distance", "nt_xent", "fast_ap", "weight_family"}
+    assert set(LOSSES) - {load_method(name).loss.name for name in METHODS} == {
+        "contrastive_distance",
+        "nt_xent",
+        "fast_ap",
+        "weight_family",
+    }
 
 
 def test_heads_are_the_models() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,13 +13,14 @@ from safetensors.torch import load_file
 
 from likewise.adaptation import ladder as ladder_module
 from likewise.adaptation import mid_maps as mid_maps_module
+from likewise.adaptation import time_needed as time_module
 from likewise.adaptation.adapt import drawn_folds
 from likewise.adaptation.answer import what_pays
 from likewise.adaptation.fitting import Fitter, part_of
 from likewise.adaptation.fold_scores import FoldScores
 from likewise.adaptation.ladder import Climb
 from likewise.adaptation.rungs import RUNGS, Setting
-from likewise.adaptation.time_needed import TimeNeeded, time_needed
+from likewise.adaptation.time_needed import TIMED_STEPS, TimeNeeded, time_needed
 from likewise.data.splits import all_train
 from likewise.models.embedder import Embedder
 from likewise.sealing import DIGEST_SIZE, Mended, with_digest
@@ -105,6 +107,19 @@ def test_time_is_told_from_a_few_steps(name: str, fitter: Fitter) -> None:
     needed = time_needed(fitter, RUNGS[name])
     assert needed.a_fit > 0
     assert (needed.once > 0) == (name == "last_stage")
+
+
+def test_what_is_loaded_once_is_not_told_of_every_fit(fitter: Fitter, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds, taken = [0.0], iter((100.0, TIMED_STEPS + 0.5))
+
+    def timed(*_: object) -> float:
+        seconds[0] += next(taken)
+        return 1.0
+
+    monkeypatch.setattr(time_module, "_seconds_a_step", timed)
+    monkeypatch.setattr(time_module, "time", SimpleNamespace(perf_counter=lambda: seconds[0]))
+    needed = time_needed(fitter, RUNGS["head"])
+    assert needed == TimeNeeded(once=0.0, a_fit=0.5 + fitter.conditions.frozen.steps)
 
 
 def test_every_rung_is_climbed_on_images(fitter: Fitter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,10 +32,12 @@ def time_needed(fitter: Fitter, rung: Rung) -> TimeNeeded:
 
 
 def _of_head(fitter: Fitter, rung: Rung) -> TimeNeeded:
-    """Vectors are cheap: the training itself, for a few steps."""
+    """Vectors are cheap: the training itself, for a few steps. Once before, as what is loaded the first time is not needed in every fit."""
     protocol = fitter.conditions.protocol(rung)
+    few = replace(protocol, steps=TIMED_STEPS)
+    _seconds_a_step(fitter, few, fitter.feed(rung))
     began = time.perf_counter()
-    a_step = _seconds_a_step(fitter, replace(protocol, steps=TIMED_STEPS), fitter.feed(rung))
+    a_step = _seconds_a_step(fitter, few, fitter.feed(rung))
     start = max(0.0, time.perf_counter() - began - TIMED_STEPS * a_step)
     return TimeNeeded(once=0.0, a_fit=start + protocol.steps * a_step)
 
