@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from likewise.files import write_whole
+from likewise.formats.regular_file import in_brief
 from likewise.wording import count_of
 
 FOLDER, DATABASE, PICTURES = "feedback", "marks.sqlite", "pictures"
@@ -108,10 +110,15 @@ class Feedback:
             return []
         with self._connected() as database:
             rows = database.execute("SELECT * FROM marks ORDER BY marked_at, rowid").fetchall()
-        return [
-            MarkedPair(MarkedImage(self._path(query), query_digest), MarkedImage(self._path(item), item_digest), bool(same), similarity, at)
-            for query, item, same, similarity, at, query_digest, item_digest in rows
-        ]
+        return [self._pair(row) for row in rows]
+
+    def _pair(self, row: tuple[Any, ...]) -> MarkedPair:
+        query, item, same, similarity, at, query_digest, item_digest = row
+        texts = (query, item, at, query_digest, item_digest)
+        if not all(isinstance(text, str) for text in texts) or not isinstance(similarity, float | int) or same not in (0, 1):
+            raise ValueError(f"{self._database} is damaged (a mark is {row!r:.200}): put back a copy, or delete it to begin anew")
+        images = MarkedImage(self._path(query), query_digest), MarkedImage(self._path(item), item_digest)
+        return MarkedPair(*images, bool(same), similarity, at)
 
     @property
     def _database(self) -> Path:
@@ -131,7 +138,7 @@ class Feedback:
             finally:
                 connection.close()
         except sqlite3.Error as fault:
-            raise OSError(f"{self._database}: {fault}") from fault
+            raise OSError(f"{self._database}: {in_brief(fault)}") from fault
 
     def _name(self, path: str) -> str:
         """What is kept here is named from the index's folder, which may be moved."""

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from likewise.files import write_whole
+from likewise.formats.regular_file import in_brief
 
 FILE = "judgements.json"
+MEND = "put back a copy, or delete it and say in what is published that earlier looks are not counted"
 FEWEST_SEEDS = 2  # with which anything is judged
 
 
@@ -22,7 +24,7 @@ class Looks:
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
-        self._seen: dict[str, list[str]] = json.loads(self._file.read_text(encoding="utf-8")) if self._file.is_file() else {}
+        self._seen = _read(self._file) if self._file.is_file() else {}
 
     def number(self, claim: Any, figures: Any) -> int:
         """The how many-th look this is; the same figures again are the same look. Both are told by what JSON makes of them."""
@@ -35,6 +37,17 @@ class Looks:
     def save(self) -> None:
         if self._seen:
             write_whole(self._file, (json.dumps(self._seen, indent=1) + "\n").encode())
+
+
+def _read(path: Path) -> dict[str, list[str]]:
+    try:
+        seen: Any = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as fault:
+        raise ValueError(f"{path} is damaged ({in_brief(fault)}): {MEND}") from fault
+    lists = seen.values() if isinstance(seen, dict) else (None,)
+    if not all(isinstance(judged, list) and all(isinstance(one, str) for one in judged) for judged in lists):
+        raise ValueError(f"{path} is damaged (expected lists of digests): {MEND}")
+    return dict(seen)
 
 
 def _digest(content: Any) -> str:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 
 from likewise.configuration import from_table
+from likewise.formats.regular_file import in_brief
 from likewise.search.filters import Filter
 from likewise.search.item import Item
 from likewise.search.stores.bounded_search import nearest_rows
@@ -58,8 +59,12 @@ class ExactStore(VectorStore):
         self.folder = folder
         self._table = ItemTable(folder / TABLE)
         self._opened = _file_of(folder / TABLE)
-        self.width = int(self._table.settings["width"])
-        self._rows: RowKind = ROW_KINDS[self._table.settings["rows"]]
+        width, rows = (self._table.settings.get(name) for name in ("width", "rows"))
+        if not isinstance(width, int) or width < 1 or not isinstance(rows, str) or rows not in ROW_KINDS:
+            words = in_brief(ValueError(f"rows of kind {rows!r}, {width!r} wide"))
+            raise ValueError(f"{folder / TABLE} is damaged ({words}): copy the whole index again, or build it anew")
+        self.width = width
+        self._rows: RowKind = ROW_KINDS[rows]
         self._view = self._mapped()
 
     @classmethod

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from likewise.formats.regular_file import in_brief
 from likewise.search.filters import Condition, Filter
 from likewise.search.item import Item, Value
 from likewise.search.stores.column_codes import ColumnCodes
@@ -28,6 +29,9 @@ Ids = npt.NDArray[np.int64]
 
 WAITS_FOR = 60.0  # seconds, while another process is in the middle of a transaction
 AT_ONCE = 500  # values in one statement
+# What comes of tables and values that are not as they were written; they have no common type.
+DAMAGED = (sqlite3.Error, ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError, MemoryError)
+MOST = 1 << 40  # rows, items, removals that anything holds
 SCHEMA = """
 BEGIN;
 CREATE TABLE settings (name TEXT PRIMARY KEY, value NOT NULL);
@@ -55,7 +59,7 @@ class ItemTable:
         self._guard = threading.RLock()
         self._database = _connected(path)
         self._codes: tuple[int, ColumnCodes] | None = None  # with the generation of the rows they are of
-        with _damage_in_words(path, self._database):
+        with _damage_in_words(path, closes=self._database):
             self.settings: dict[str, Any] = dict(self._database.execute("SELECT name, value FROM settings").fetchall())
             self.rows = self._read_rows(None)
 
@@ -76,7 +80,8 @@ class ItemTable:
             raise ValueError(f"{_as_text(repeated[0])} is there twice: expected each path once")
         with self._guard:
             with self._transaction():
-                next_id, num_rows, _, generation = self._state()
+                with _damage_in_words(self.path):
+                    next_id, num_rows, _, generation = self._state()
                 write(generation, num_rows)
                 self._delete([id for (id,) in self._select("id", "path", paths)])
                 self._insert(items, paths, next_id, num_rows)
@@ -103,15 +108,15 @@ class ItemTable:
 
     def refresh(self) -> None:
         """Sees what was committed since, by whatever process."""
-        with self._guard:
+        with self._guard, _damage_in_words(self.path):
             self.rows = self._read_rows(self.rows)
 
     def find(self, paths: Sequence[str]) -> dict[str, int]:
-        with self._guard:
+        with self._guard, _damage_in_words(self.path):
             return {_as_text(path): id for id, path in self._select("id, path", "path", [_as_bytes(path) for path in paths])}
 
     def items(self, ids: Sequence[int]) -> list[Item]:
-        with self._guard:
+        with self._guard, _damage_in_words(self.path):
             items = {id: _item(*values) for id, *values in self._select("id, path, digest, label, metadata", "id", ids)}
         return [items[id] for id in ids]
 
@@ -121,16 +126,16 @@ class ItemTable:
             return rows.live
         holds = rows.row_ids >= 0
         for condition in where:
-            with self._guard:
+            with self._guard, _damage_in_words(self.path):
                 of_rows = self._path_holds(rows, condition) if condition.column == "path" else self._codes_of(rows).holds(condition)
             holds &= of_rows[: len(rows)]
         return np.flatnonzero(holds)
 
     def columns(self) -> dict[str, int]:
         """Metadata columns, and how many items have a value there."""
-        with self._guard:
+        with self._guard, _damage_in_words(self.path):
             counts = self._database.execute("SELECT name, number FROM columns WHERE number > 0 ORDER BY name").fetchall()
-        return {_as_text(name): number for name, number in counts}
+            return {_as_text(name): number for name, number in counts}
 
     def flush(self) -> None:
         """Brings everything into the one file, for whoever copies that."""
@@ -158,6 +163,8 @@ class ItemTable:
 
     def _state(self) -> tuple[int, int, int, int]:
         next_id, num_rows, removals, generation = self._database.execute("SELECT * FROM state").fetchone()
+        if not all(isinstance(value, int) and 0 <= value <= MOST for value in (next_id, num_rows, removals, generation)):
+            raise ValueError(f"{num_rows!r} rows, the next item {next_id!r}")
         return next_id, num_rows, removals, generation
 
     def _path_holds(self, rows: RowMap, condition: Condition) -> npt.NDArray[np.bool_]:
@@ -205,7 +212,8 @@ class ItemTable:
         self._database.execute("UPDATE state SET next_id = next_id + ?, num_rows = num_rows + ?", (len(items), len(items)))
 
     def _delete(self, ids: Sequence[int]) -> int:
-        metadata = [json.loads(text) for (text,) in self._select("metadata", "id", ids)]
+        with _damage_in_words(self.path):
+            metadata = [json.loads(text) for (text,) in self._select("metadata", "id", ids)]
         if metadata:
             self._count_columns(metadata, -1)
             self._database.executemany("DELETE FROM items WHERE id = ?", [(int(id),) for id in ids])
@@ -263,19 +271,21 @@ def _connected(path: Path) -> sqlite3.Connection:
             raise ValueError(f"{unfinished} holds changes that are not in {path.name} yet: open the index once where it can be written")
         return sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None, check_same_thread=False)
     database = sqlite3.connect(path, timeout=WAITS_FOR, isolation_level=None, check_same_thread=False)
-    with _damage_in_words(path, database):
+    with _damage_in_words(path, closes=database):
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
     return database
 
 
 @contextmanager
-def _damage_in_words(path: Path, database: sqlite3.Connection) -> Iterator[None]:
+def _damage_in_words(path: Path, *, closes: sqlite3.Connection | None = None) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as fault:
-        database.close()
-        raise ValueError(f"{path} is damaged or cannot be opened ({fault}): copy the whole index again, or build it anew") from fault
+    except DAMAGED as fault:
+        if closes is not None:
+            closes.close()
+        what_to_do = "copy the whole index again, or build it anew"
+        raise ValueError(f"{path} is damaged or cannot be opened ({in_brief(fault)}): {what_to_do}") from fault
 
 
 def _item(path: bytes, digest: str, label: bytes | None, metadata: str) -> Item:
