@@ -133,7 +133,7 @@ def _attempt(wanted: Download, start: int, on_progress: ProgressCallback | None)
     except (OSError, http.client.HTTPException) as fault:
         reason = fault.reason if isinstance(fault, URLError) else fault
         if isinstance(fault, http.client.InvalidURL):  # it quotes what it could not take apart, a piece of a password perhaps
-            reason = "its address, or that of the proxy, cannot be taken apart"
+            raise _BrokenOff(f"{host} cannot be reached: its address, or that of the proxy, cannot be taken apart") from None
         hint = "there is no connection to the internet, or one that needs a proxy, which HTTPS_PROXY names"
         raise _BrokenOff(f"{host} cannot be reached ({without_secrets(str(reason))}); perhaps {hint}") from fault
     with response:

@@ -91,6 +91,17 @@ def _named(path: Path, unfinished: Path) -> Iterator[None]:
 
 
 @contextmanager
+def _named_in_place(folder: Path, unfinished: Path) -> Iterator[None]:
+    """A fault of the system by the file's name as it would have been in the end."""
+    try:
+        yield
+    except OSError as fault:
+        if not isinstance(fault.filename, str) or not Path(fault.filename).is_relative_to(unfinished):
+            raise
+        raise OSError(fault.errno, fault.strerror, str(folder / Path(fault.filename).relative_to(unfinished))) from fault
+
+
+@contextmanager
 def write_folder(folder: Path, *, known_by: str, what: str) -> Iterator[Path]:
     """A folder to write into, which takes the name of `folder` when all is written. One that is there is replaced if it is such a one,
     which the file `known_by` tells, or empty; anything else is refused.
@@ -106,7 +117,8 @@ def write_folder(folder: Path, *, known_by: str, what: str) -> Iterator[Path]:
         with _named(folder, unfinished):
             folder.parent.mkdir(parents=True, exist_ok=True)
             unfinished.mkdir()
-        yield unfinished
+        with _named_in_place(folder, unfinished):
+            yield unfinished
         if folder.exists():
             os.replace(folder, replaced)
         try:

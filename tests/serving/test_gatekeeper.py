@@ -253,6 +253,10 @@ def test_faults_of_the_work_come_through() -> None:
         asyncio.run(ask())
 
 
+def test_a_token_is_shown_by_nothing_that_is_printed() -> None:
+    assert TOKEN not in repr(Access(TOKEN, port=1)) + str(Access(TOKEN))
+
+
 def test_what_is_local() -> None:
     assert all(map(is_local, ("127.0.0.1", "localhost", "::1", "[::1]", "127.9.9.9")))
     assert not any(map(is_local, ("0.0.0.0", "::", "192.168.1.2", "example.org", "")))

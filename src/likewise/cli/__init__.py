@@ -1,5 +1,6 @@
 """The command `likewise`. Commands are thin: they parse, call one function, and print; what is heavy is imported inside."""
 
+import logging
 import sys
 from typing import Annotated
 
@@ -57,6 +58,7 @@ def main() -> None:
     hide_in_process_list(sys.argv[1:])
     open_streams()
     hear_cpu_limit()
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # which would tell that it caches elsewhere where there is no home
     with CtrlC(), bugs_in_words():
         app()
 

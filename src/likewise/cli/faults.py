@@ -1,5 +1,6 @@
 """Faults and stops, as every command has them: a sentence and an exit code."""
 
+import errno
 import os
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from likewise.sealing import Mended
 from likewise.wording import printable_lines
 
 FAULT = 2
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 BUG = 70  # EX_SOFTWARE of sysexits.h
 TRACEBACK_VARIABLE = "LIKEWISE_TRACEBACK"
 TIME_IS_UP = 124  # the exit code of what a time limit has ended, as timeout(1) has it
@@ -184,6 +186,10 @@ def stops_in_words(out: Path) -> Iterator[None]:
         raise typer.Exit(STOPPED) from None
     except CpuTimeIsUp:
         raise
+    except OSError as fault:
+        if fault.errno not in FULL or not (out / "config.json").is_file():
+            raise
+        raise ValueError(f"{_in_words(fault)}; with room there again, the same command with --resume goes on") from fault
     except KeyboardInterrupt:
         resumed = "the same command with --resume goes on from the last checkpoint"
         _say(f"interrupted: {resumed if (out / 'config.json').is_file() else GOES_ON}")

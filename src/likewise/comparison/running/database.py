@@ -57,7 +57,7 @@ def make_engine(url: Address) -> sql.Engine:
         raise ValueError(
             f"--store {url} is no address of a database that can be used here ({reason}): "
             "expected postgresql+psycopg://user@host/database (pip install 'likewise[postgresql]'), or nothing for a file in --out"
-        ) from fault
+        ) from None
     except OperationalError as fault:
         raise ValueError(f"the store {url} cannot be opened: {reason_of(fault)}") from fault
     return engine

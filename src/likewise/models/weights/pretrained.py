@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from likewise.addresses import without_secrets
 from likewise.checks import known_name
 from likewise.data.packing.cache import cache_folder
 from likewise.downloads import Download, download
@@ -182,7 +183,8 @@ def find_weights(given: str | Path) -> WeightsFile:
         return WeightsFile(hub.path, hub.backbone, file_digest(hub.path))
     if path.suffix in ENDINGS or len(path.parts) > 1:
         raise ValueError(
-            f"there is no weights file {path}: give the path of a .safetensors or .pth file, or a name `likewise weights` lists"
+            f"there is no weights file {without_secrets(str(given))}: give the path of a .safetensors or .pth file, or a name "
+            "`likewise weights` lists"
         )
     known = WEIGHTS[known_name("weights", str(given), WEIGHTS)]
     here = known.source.path

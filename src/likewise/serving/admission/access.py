@@ -8,7 +8,7 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
@@ -25,7 +25,7 @@ class Access:
     Without that, a page of any site could have its own name point here ("DNS rebinding") and read the index through a visitor's browser.
     """
 
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     port: int = 0  # part of the cookie's name, as browsers share cookies between ports
 
     def __post_init__(self) -> None:

@@ -33,9 +33,9 @@ def checked_address(address: str) -> dict[str, Any]:
     psycopg = import_psycopg()
     try:
         parts = psycopg.conninfo.conninfo_to_dict(address.replace("postgresql+psycopg://", "postgresql://", 1))
-    except psycopg.ProgrammingError as fault:
+    except psycopg.ProgrammingError:  # which quotes what it could not take apart
         shown = without_secrets(address)
-        raise ValueError(f"the address {shown!r} is none of a PostgreSQL database: expected one such as {EXAMPLE}") from fault
+        raise ValueError(f"the address {shown!r} is none of a PostgreSQL database: expected one such as {EXAMPLE}") from None
     return dict(parts)
 
 
