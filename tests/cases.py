@@ -187,3 +187,4 @@ def during(*what: object) -> Iterator[None]:
 def hold_positives(monkeypatch: Any, *, as_columns: bool) -> None:
     """Whatever the batch's size: the positives of a row as the few columns of its class, or as a mask over the whole row."""
     monkeypatch.setattr(choice, "COMPACT_PAIRS", 0 if as_columns else 10**12)
+    monkeypatch.setattr(choice, "COMPACT_SHARE", 1.0)

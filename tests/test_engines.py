@@ -13,7 +13,8 @@ from torch import Tensor
 
 import likewise
 from likewise import objectives
-from likewise.engines import Blocked, Compiled, Dense, choose_engine
+from likewise import pairs as pairs_module
+from likewise.engines import Blocked, Compiled, Dense, blocked, choose_engine
 from likewise.losses.loss import PooledLoss, WithStatistic
 from likewise.pairs import Pairs, masked_mean
 from likewise.references import batch_rows
@@ -94,7 +95,8 @@ def test_which_engine_is_chosen() -> None:
     labels = torch.arange(2000) // 50
     grouped = replace(large, grouping=Grouping.of(labels, labels))
     wide, plain = (choose_engine(grouped, block="auto", compile=False, expands_positives=expands) for expands in (True, False))
-    assert (wide.tile or wide.block) * 50 <= (plain.tile or plain.block) * 1.01
+    heights = [max(rows.stop - rows.start for rows in engine.tiles(grouped.grouping, slice(0, 2000))) for engine in (wide, plain)]
+    assert heights[0] * 50 <= heights[1] * 1.01
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,103 @@ def test_blocked_keeps_less_than_anchors_times_references(name: str) -> None:
     """At batch 512 all that is alive at once, forward and backward, takes less than one 512 x 512 matrix."""
     embeddings, labels = large_batch(512)
     assert peak_bytes(lambda: train(name, embeddings, labels, block=12)) < 512 * 512 * 4
+
+
+EXPANDING = ["smooth_ap", "recall_at_k", "angular"]
+
+
+def in_small_parts(monkeypatch: pytest.MonkeyPatch, numbers: int) -> None:
+    """Losses that hold a number for every reference of every positive hold only so many, as if the batch were far larger."""
+    monkeypatch.setattr(pairs_module, "CPU_PART_NUMBERS", numbers)
+    monkeypatch.setattr(blocked, "CPU_BETWEEN_NUMBERS", numbers)
+
+
+def one_large_class(items: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    """A class of so many items among four of two, in no order."""
+    labels = torch.cat([torch.zeros(items, dtype=torch.long), torch.arange(8) // 2 + 1])
+    labels = labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(2))]
+    return torch.randn(len(labels), 16, generator=torch.Generator().manual_seed(3), dtype=dtype), labels
+
+
+@pytest.mark.parametrize("name", MINED_LOSSES)
+def test_a_large_class_makes_nothing_of_anchors_times_references(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class of 248 in a batch of 256: positives are blocked like negatives."""
+    in_small_parts(monkeypatch, 2**14)
+    embeddings, labels = one_large_class(248)
+    for miner, as_columns in (("all", True), ("semihard", True), ("hard", False)) if name == "raw" else (("all", True),):
+        hold_positives(monkeypatch, as_columns=as_columns)
+        with during(miner), LargestTensor() as largest:
+            train(name, embeddings, labels, block=6, mining=miner)
+        assert 0 < largest.elements < 256 * 256, largest.made_by
+
+
+@pytest.mark.parametrize("name", EXPANDING)
+def test_parts_are_dropped(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What autograd keeps of a block is less than a number for every reference of every positive, and of the parts together it was more."""
+    embeddings, labels = one_large_class(40, torch.float64)
+    kept: list[int] = []
+
+    def numbers_kept() -> int:
+        kept.clear()
+        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor.numel()) or tensor, lambda tensor: tensor):
+            make(name, block=None, dim=16)(embeddings.clone().requires_grad_(), labels)
+        return sum(kept)
+
+    assert numbers_kept() > 48 * 48 * 40
+    in_small_parts(monkeypatch, 2**12)
+    assert numbers_kept() < 48 * 48 * 40
+
+
+@pytest.mark.parametrize("name", EXPANDING)
+def test_positives_in_parts_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two small parts of a class's items, the last one uneven, against all of them at once; also differentiated twice."""
+    embeddings, labels = one_large_class(9, torch.float64)
+    direction = torch.randn(embeddings.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    seen: list[int] = []
+
+    def twice(objective: likewise.Objective) -> Tensor:
+        x = embeddings.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(objective(x, labels), x, create_graph=True)
+        return torch.autograd.grad((gradient * direction).sum(), x)[0]
+
+    whole = make(name, block=None, dim=16)
+    expected, expected_twice = value_and_gradient(whole, embeddings, labels), twice(whole)
+    some = Pairs.some_positives
+    monkeypatch.setattr(Pairs, "some_positives", lambda pairs, part: seen.append(part.stop - part.start) or some(pairs, part))
+    in_small_parts(monkeypatch, 17 * 17 * 4)  # four positives of all rows, or more of fewer
+    assert_same(value_and_gradient(whole, embeddings, labels), expected, **TIGHT)
+    torch.testing.assert_close(twice(whole), expected_twice, rtol=1e-10, atol=1e-10)
+    assert set(seen) == {4, 1}
+    in_small_parts(monkeypatch, 40)
+    for block in (1, 3, 100):
+        assert_same(value_and_gradient(make(name, block=block, dim=16), embeddings, labels), expected, **TIGHT)
+    with every_objective_uses(Compiled(5, backend="aot_eager"), monkeypatch):
+        assert_same(value_and_gradient(make(name, dim=16), embeddings, labels), expected, **TIGHT)
+
+
+def test_small_classes_do_not_pay_for_a_large_one() -> None:
+    """Their tiles are as high, and their positives as few, as if the large class were not there."""
+    _, labels = one_large_class(100)
+    labels = labels.sort(descending=True).values  # the small classes come first
+    grouping = Grouping.of(labels, labels)
+    engine = Blocked(108, tile=50, positives=16)
+    tiles = engine.tiles(grouping, slice(0, 108))
+    assert [(rows.start, rows.stop) for rows in tiles] == [(0, 8), *((row, row + 1) for row in range(8, 108))]
+    assert [engine.width(grouping, rows) for rows in tiles[:2]] == [2, 100]
+
+
+@pytest.mark.parametrize("kind", ["one class", "classes of one"])
+@pytest.mark.parametrize("name", ["raw", "margin", "smooth_ap", "lifted"])
+def test_a_large_batch_with_nothing_to_learn_is_not_worked_through(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its 0 passes a gradient of 0 back to all that learns, without one similarity computed."""
+    items = 20_000  # 400 million pairs
+    labels = torch.zeros(items, dtype=torch.long) if kind == "one class" else torch.arange(items)
+    objective = make(name, dtype=torch.float32)
+    monkeypatch.setattr(objectives, "loss_of_rows", lambda *args, **options: pytest.fail("worked through"))
+    found = value_and_gradient(objective, torch.randn(items, 8), labels)
+    assert found.value == 0
+    assert set(found.gradients) == {"embeddings", *dict(objective.named_parameters())}
+    assert not any(gradient.any() for gradient in found.gradients.values())
 
 
 def test_the_memory_checks_see_a_dense_batch() -> None:

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from likewise.checks import checked_labels
 from likewise.collective import Ranks
 from likewise.engines import choose_engine, choose_grouping
-from likewise.engines.reduce import loss_of_rows, mean_over_ranks
+from likewise.engines.reduce import loss_of_rows, mean_over_ranks, zero_of
 from likewise.losses import make_loss
-from likewise.losses.loss import AnyLoss, BatchLoss, PairLoss, VectorLoss, WithPenalty, traits_of
+from likewise.losses.loss import AnyLoss, BatchLoss, PairLoss, RowLoss, VectorLoss, WithPenalty, traits_of
 from likewise.mining import All, Miner, make_miner, row_noise
 from likewise.references import MemoryBank, Proxies, batch_rows, other_rows, prototype_rows, support_items
 from likewise.rows import Rows, statistics_dtype
@@ -219,11 +219,19 @@ class Objective(nn.Module):
 
     def _loss_of(self, loss: PairLoss, rows: Rows, vectors: Tensor, ranks: Ranks | None) -> Tensor:
         if rows.num_anchors == 0 or rows.num_references == 0:  # an episode of singletons has no support
-            zero = ((rows.anchors.sum() + rows.references.sum()) * 0).to(statistics_dtype(vectors))
+            zero = zero_of(rows, loss)
             # all ranks have the same references, but where this one's items are all support others may hold anchors
             return mean_over_ranks(zero, zero.detach(), ranks if rows.num_references else None)[0]
         rows = self._ready(rows)
-        engine = choose_engine(rows, block=self.block, compile=self.fuse, expands_positives=self.traits.expands_positives)
+        if ranks is None and isinstance(loss, RowLoss) and rows.nothing_counts:
+            return zero_of(rows, loss)
+        engine = choose_engine(
+            rows,
+            block=self.block,
+            compile=self.fuse,
+            expands_positives=self.traits.expands_positives,
+            between_references=self.traits.between_references,
+        )
         value, counted = loss_of_rows(loss, rows, engine, traits=self.traits, miner=self.miner, ranks=ranks)
         if isinstance(loss, WithPenalty):
             dtype = statistics_dtype(vectors)

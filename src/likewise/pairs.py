@@ -10,12 +10,17 @@ nearly free in a large batch. A loss that reads `side.similarity`, `side.distanc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
+# What a loss that compares every positive with the whole row holds at a time: numbers of (anchors, positives, references).
+CPU_PART_NUMBERS = 2**20
+CUDA_PART_NUMBERS = 2**27
 VERY_LOW = -1e30  # stands in for minus infinity where the arithmetic that follows must stay finite
 
 
@@ -76,6 +81,7 @@ class Pairs:
     statistic: Tensor | None = None  # (references,) the loss's own statistic of each reference's row
     between: Tensor | None = None  # (m, references) rows of some or all references against all, for losses that look there
     place: Tensor | None = None  # (anchors, k) which of those rows belongs to a positive; None: all rows are there, in order
+    vectors: Tensor | None = None  # (references, d) instead of `between`, where that would be too much to hold
 
     @property
     def similarity(self) -> Tensor:  # (anchors, references)
@@ -111,14 +117,43 @@ class Pairs:
             negatives=push if negative is None else replace(push, mask=push.mask & negative),
         )
 
+    def some_positives(self, some: slice) -> Pairs:
+        """The same rows with only some columns of their positives."""
+        side, place = self.positives, self.place
+        every = torch.arange(self.similarity.shape[1], device=side.mask.device).expand_as(self.similarity)
+        columns = every if side.columns is None else side.columns
+        norms = None if side.norms is None else side.norms[:, some]
+        return replace(
+            self,
+            positives=Side(side.similarity[:, some], side.mask[:, some], columns[:, some], norms),
+            place=None if place is None else place[:, some],
+        )
+
     def positives_against_references(self) -> Tensor:
         """The rows of an anchor's positives against all references: (anchors, k, references)."""
+        columns = self.positives.columns
+        if self.vectors is not None:
+            of_positives = self.vectors.expand(self.similarity.shape[0], -1, -1) if columns is None else self.vectors[columns]
+            return (of_positives @ self.vectors.T).to(self.similarity.dtype)
         if self.between is None:
             raise NotPairsAloneError("the similarities between references are not known here")
         if self.place is not None:
             return self.between[self.place]
-        columns = self.positives.columns
         return self.between.expand(self.similarity.shape[0], -1, -1) if columns is None else self.between[columns]
+
+
+def of_each_positive(function: Callable[[Pairs], Tensor], pairs: Pairs) -> Tensor:
+    """The function's result for each positive, (anchors, k), where it holds a number for every reference of each.
+
+    It is called with a few columns of the positives at a time, and gives a result for each of those: however many items a class
+    has, no more than a part of (anchors, k, references) numbers is alive. The gradient evaluates each part once more.
+    """
+    most = CPU_PART_NUMBERS if pairs.similarity.is_cpu else CUDA_PART_NUMBERS
+    width, step = pairs.positives.mask.shape[1], max(1, most // pairs.similarity.numel())
+    if width <= step:
+        return function(pairs)
+    parts = [pairs.some_positives(slice(start, min(start + step, width))) for start in range(0, width, step)]
+    return torch.cat([checkpoint(function, part, use_reentrant=False, preserve_rng_state=False) for part in parts], 1)
 
 
 def as_number(mask: Tensor, dtype: torch.dtype) -> Tensor:

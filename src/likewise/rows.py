@@ -36,20 +36,26 @@ class Grouping:
     start: Tensor  # (n,) where the anchor's class begins in `order`
     size: Tensor  # (n,) how many references its class has
     largest: int
+    even: bool  # all classes are as large
 
     @staticmethod
     def of(anchor_labels: Tensor, reference_labels: Tensor) -> Grouping:
         ordered, order = torch.sort(reference_labels, stable=True)
         start = torch.searchsorted(ordered, anchor_labels)
         size = torch.searchsorted(ordered, anchor_labels, right=True) - start
-        return Grouping(order=order, start=start, size=size, largest=max(1, int(size.max())))
+        smallest, largest = map(int, size.aminmax())
+        return Grouping(order=order, start=start, size=size, largest=max(1, largest), even=smallest == largest)
 
-    def columns(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """Columns of the anchors' own class and which of them exist: two (a, largest) tensors.
+    def width(self, rows: slice) -> int:
+        """How many columns these anchors' classes need."""
+        return self.largest if self.even else max(1, int(self.size[rows].max()))
+
+    def columns(self, rows: slice, width: int) -> tuple[Tensor, Tensor]:
+        """Columns of the anchors' own class and which of them exist: two (a, width) tensors.
 
         A slot that does not exist repeats the first column of the class (or names any column, if the class has none).
         """
-        slot = torch.arange(self.largest, device=self.order.device)
+        slot = torch.arange(width, device=self.order.device)
         exists = slot < self.size[rows, None]
         position = (self.start[rows, None] + slot * exists).clamp_max_(self.order.shape[0] - 1)
         return self.order[position], exists
@@ -87,6 +93,14 @@ class Rows:
     def symmetric(self) -> bool:
         return self.references is self.anchors
 
+    @property
+    def nothing_counts(self) -> bool:
+        """Whether the labels alone show that no anchor has both a positive and a negative. Known where the rows are grouped."""
+        if self.grouping is None:
+            return False
+        size, itself = self.grouping.size, 0 if self.anchor_items is None else 1
+        return not bool(((size > itself) & (size < self.num_references)).any())
+
     def similarity(self) -> Tensor:  # (n, r)
         return self.anchors @ self.references.T
 
@@ -98,8 +112,11 @@ class Rows:
         references = self.references.to(dtype).square().sum(-1)
         return references if self.symmetric else self.anchors.to(dtype).square().sum(-1), references
 
-    def block(self, rows: slice = slice(None)) -> BlockTensors:
-        columns, exists = (None, None) if self.grouping is None else self.grouping.columns(rows)
+    def block(self, rows: slice = slice(None), width: int | None = None) -> BlockTensors:
+        """What these rows are made of. `width`: how many columns of positives each has; None: as the largest class needs."""
+        columns, exists = None, None
+        if self.grouping is not None:
+            columns, exists = self.grouping.columns(rows, self.grouping.largest if width is None else width)
         return {
             "anchor_labels": self.anchor_labels[rows],
             "reference_labels": self.reference_labels,
@@ -146,6 +163,7 @@ def pairs_of(
     statistic: Tensor | None = None,
     between: Tensor | None = None,
     place: Tensor | None = None,
+    vectors: Tensor | None = None,
 ) -> Pairs:
     """The Pairs of a block of rows with the given similarities (a, r).
 
@@ -189,4 +207,5 @@ def pairs_of(
         statistic=statistic,
         between=None if between is None else between.to(dtype),
         place=place,
+        vectors=vectors,
     )

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import likewise
+from likewise.samplers import group
 from likewise.samplers.episode import Episode
-from likewise.samplers.group import Group
+from likewise.samplers.group import Group, PutOff
 from likewise.samplers.two_per_class import NPair
 
 
@@ -217,3 +218,42 @@ def test_as_many_classes_as_the_batch_needs_are_enough() -> None:
     labels = labels_of(*[3] * 6)
     assert all(len(batch) == 18 for batch in Group(labels, num_classes=6, num_images=3))
     assert all(len(batch) == 12 for batch in NPair(labels, num_classes=6))
+
+
+def test_rests_of_visits_never_leave_a_batch_without_images() -> None:
+    """By image, with classes of very different sizes: rests of visits are smaller than visits, so that all classes together may not fill a
+    batch. A class then gives two visits to it, and the batch is as large as all others."""
+    generator = np.random.default_rng(0)
+    for _ in range(300):
+        sizes = generator.geometric(0.15, generator.integers(3, 12))
+        settings = {"num_classes": int(generator.integers(2, 8)), "num_images": int(generator.integers(2, 9))}
+        labels = np.repeat(np.arange(len(sizes)), sizes)
+        try:
+            sampler = Group(labels, **settings, balance="image", num_batches=40)
+        except ValueError:  # too few for such a batch at all
+            continue
+        assert [len(batch) for batch in sampler] == [sampler.batch_size] * 40
+
+
+def test_a_class_of_most_images_is_not_looked_through_for_every_batch() -> None:
+    """Its visits are put off by the thousand; a batch looks at the first of them alone."""
+    labels = np.r_[np.zeros(40_000, int), 1 + np.arange(4_000) // 10]
+    moved: Counter[str] = Counter()
+
+    class Counting(PutOff):
+        def next(self) -> tuple[int, int] | None:
+            moved["out"] += 1
+            return super().next()
+
+        def add(self, visit: tuple[int, int]) -> None:
+            moved["in"] += 1
+            super().add(visit)
+
+    sampler = Group(labels, num_classes=8, num_images=4, balance="image")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(group, "PutOff", Counting)
+        batches = list(sampler)
+    assert all(len(batch) == 32 for batch in batches)
+    visits = -(-40_000 // 4) + 400 * 3  # of a round
+    assert 1000 < moved["in"] < visits  # each once at most
+    assert moved["out"] < 2 * visits

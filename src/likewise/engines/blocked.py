@@ -16,7 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from likewise.rows import CountedFunction, RowFunction, Rows, pairs_of, statistics_dtype
+from likewise.rows import CountedFunction, Grouping, RowFunction, Rows, pairs_of, statistics_dtype
+
+CPU_BETWEEN_NUMBERS = 2**24  # of a block's positives' rows against the references; beyond, a loss makes them part by part
+CUDA_BETWEEN_NUMBERS = 2**28
 
 Step = Callable[..., Any]  # pairs_of's arguments -> what the row function gives for them
 
@@ -35,6 +38,7 @@ class Blocked:
 
     block: int
     tile: int | None = None  # rows of a tile; None: the whole block
+    positives: int | None = None  # and of a tile's rows no more than so many positives together; None: no limit
 
     def step(self, function: RowFunction | CountedFunction) -> Step:
         """One tile: from similarities to the function's results."""
@@ -42,6 +46,25 @@ class Blocked:
 
     def blocks(self, num_rows: int) -> list[Block]:
         return [Block(slice(start, min(start + self.block, num_rows))) for start in range(0, num_rows, self.block)]
+
+    def width(self, grouping: Grouping, rows: slice) -> int:
+        """How many columns of positives these rows are given: beside a large class the small ones are not to pay for it."""
+        return grouping.width(rows) if grouping.order.is_cpu else grouping.largest  # a GPU would be waited for
+
+    def tiles(self, grouping: Grouping | None, block: slice) -> list[slice]:
+        """A block's rows cut into tiles, as slices within the block."""
+        height, end = self.tile or block.stop - block.start, block.stop - block.start
+        if self.positives is not None and grouping is not None and grouping.even:
+            height = min(height, max(1, self.positives // grouping.largest))
+        if self.positives is None or grouping is None or grouping.even:
+            return [slice(start, min(start + height, end)) for start in range(0, end, height)]
+        tiles, start, widest = [], 0, 0
+        for row, size in enumerate(grouping.size[block].tolist()):
+            widest = max(widest, size)
+            if row > start and (row - start == height or (row - start + 1) * widest > self.positives):
+                tiles.append(slice(start, row))
+                start, widest = row, size
+        return [*tiles, slice(start, end)]
 
     def named(self, columns: Tensor) -> tuple[Tensor, Tensor]:
         """The references some columns (a, k) name, each once, and which of them each column is."""
@@ -144,11 +167,12 @@ class _Sweep:
             slope = similarity = buffer[: block.rows.stop - block.rows.start]
             torch.mm(anchors[block.rows], references.T, out=similarity)
             between = self._between(block.rows, references, gradients) if self.between_references else None
-            height = engine.tile or similarity.shape[0]
-            for start in range(0, similarity.shape[0], height):
-                within = slice(start, min(start + height, similarity.shape[0]))
-                tile = Block(slice(block.rows.start + within.start, block.rows.start + within.stop), max(0, block.done - start))
+            tiles = engine.tiles(rows.grouping, block.rows)
+            for within in tiles:
+                tile = Block(slice(block.rows.start + within.start, block.rows.start + within.stop), max(0, block.done - within.start))
                 leaves = {"similarity": similarity[within]}
+                if self.between_references and between is None:
+                    leaves["vectors"] = references
                 if squares is not None:
                     leaves["anchor_square"], leaves["reference_square"] = squares[0][tile.rows], squares[1]
                 if rows.statistic is not None:
@@ -157,7 +181,7 @@ class _Sweep:
                 results = results or tuple(part.new_empty(rows.num_anchors, *part.shape[1:]) for part in result)
                 for whole, part in zip(results, result, strict=True):
                     whole[tile.rows.start + tile.done : tile.rows.stop] = part
-                if taken is not None and height == similarity.shape[0]:
+                if taken is not None and len(tiles) == 1:
                     slope = taken
                 elif taken is not None:  # the similarities of a tile are done with: their place takes the gradient
                     similarity[within] = taken
@@ -167,9 +191,15 @@ class _Sweep:
             gradients.by_norms(anchors, references)
         return results
 
-    def _between(self, block: slice, references: Tensor, gradients: _Gradients | None) -> _Between:
-        assert self.rows.grouping is not None
-        named, place = self.engine.named(self.rows.grouping.columns(block)[0])
+    def _between(self, block: slice, references: Tensor, gradients: _Gradients | None) -> _Between | None:
+        """The rows of the block's positives; None where they are too many to hold."""
+        grouping = self.rows.grouping
+        assert grouping is not None
+        width = self.engine.width(grouping, block)
+        most = CPU_BETWEEN_NUMBERS if references.is_cpu else CUDA_BETWEEN_NUMBERS
+        if min((block.stop - block.start) * width, references.shape[0]) * references.shape[0] > most:
+            return None
+        named, place = self.engine.named(grouping.columns(block, width)[0])
         rows = references[named] @ references.T
         return _Between(named, place, rows, None if gradients is None else torch.zeros_like(rows))
 
@@ -184,13 +214,15 @@ class _Sweep:
         cotangent: Tensor | None,
     ) -> tuple[tuple[Tensor, ...], Tensor | None]:
         """A tile's results and, when gradients are asked for, the gradient by its similarities (a, r)."""
-        tensors = self.rows.block(tile.rows)
+        grouping = self.rows.grouping
+        width = None if grouping is None else self.engine.width(grouping, tile.rows)
+        tensors = self.rows.block(tile.rows, width)
         columns = tensors["columns"]
         more: dict[str, Any] = {"tensors": tensors, "dim": self.rows.anchors.shape[1]}
         if columns is not None:
             leaves["positive_similarity"] = leaves["similarity"].gather(1, columns)
         if between is not None:
-            used, more["place"] = self.engine.named(between.place[within])
+            used, more["place"] = self.engine.named(between.place[within, :width])
             leaves["between"] = between.rows[used]
         if gradients is None:
             return _fresh(step(**more, **leaves), tile.done), None
@@ -212,6 +244,7 @@ class _Sweep:
         gradients.add("anchor_square", tile.rows, by.get("anchor_square"))
         gradients.add("reference_square", slice(None), by.get("reference_square"))
         gradients.add("statistic", slice(None), by.get("statistic"))
+        gradients.add("references", slice(None), by.get("vectors"))
         for total, gradient in zip([total for total in gradients.parameters if total is not None], taken[len(leaves) :], strict=True):
             total += gradient
         return tuple(part.detach() for part in result), slope

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from likewise.engines.blocked import Blocked
+from likewise.engines.blocked import CPU_BETWEEN_NUMBERS, Blocked
 from likewise.engines.compiled import Compiled
 from likewise.engines.dense import Dense, Engine
 from likewise.losses.loss import AnyLoss, BatchLoss, Traits
@@ -14,6 +14,7 @@ from likewise.rows import Grouping, Rows
 # Measured with benchmarks/losses.py; docs/performance.md has the tables.
 DENSE_PAIRS = 256 * 256  # up to here one block under plain autograd has the least overhead
 COMPACT_PAIRS = 256 * 256  # up to here masks over whole rows cost less than finding each row's positives
+COMPACT_SHARE = 0.5  # and where a class has more of the references than this, they do again
 CPU_TILE_PAIRS = 64 * 2048  # a tile's dozen temporaries stay in a core's cache
 CPU_BLOCK_PAIRS = 2048 * 2048  # 16 MiB of float32
 CUDA_BLOCK_PAIRS = 2979 * 65536  # 372 MiB of bf16: large enough that launching kernels does not hold the GPU up
@@ -23,18 +24,26 @@ COMPILE_PAIRS = 4096 * 4096  # below, launching the uncompiled kernels costs les
 def choose_grouping(rows: Rows, loss: AnyLoss, traits: Traits) -> Grouping | None:
     """Where each row's few positives are, for a loss that needs to know and where masks over whole rows cost more than finding out."""
     wanted = traits.expands_positives or traits.between_references
-    if not wanted:
-        worth = rows.num_anchors * rows.num_references > (COMPACT_PAIRS if rows.anchors.is_cpu else COMPILE_PAIRS)
-        wanted = worth and not isinstance(loss, BatchLoss)  # which looks at whole rows anyway
-    return Grouping.of(rows.anchor_labels, rows.reference_labels) if wanted else None
+    worth = rows.num_anchors * rows.num_references > (COMPACT_PAIRS if rows.anchors.is_cpu else COMPILE_PAIRS)
+    if not wanted and (not worth or isinstance(loss, BatchLoss)):  # the latter looks at whole rows anyway
+        return None
+    grouping = Grouping.of(rows.anchor_labels, rows.reference_labels)
+    few = grouping.largest <= COMPACT_SHARE * rows.num_references or grouping.largest == rows.num_references  # of one class: no pair at all
+    return grouping if wanted or few else None
 
 
 def choose_engine(
-    rows: Rows, *, block: int | Literal["auto"] | None, compile: bool | Literal["auto"], expands_positives: bool = False
+    rows: Rows,
+    *,
+    block: int | Literal["auto"] | None,
+    compile: bool | Literal["auto"],
+    expands_positives: bool = False,
+    between_references: bool = False,
 ) -> Engine:
     """The engine for these rows.
 
-    A loss that `expands_positives` holds a number for every positive of every pair: blocks shrink by that much.
+    A loss that `expands_positives` holds a number for every positive of every pair: tiles (on a GPU, blocks) shrink by that much.
+    Of one that looks `between_references` a block also holds the rows of its positives.
     """
     numbers_per_pair = rows.grouping.largest if expands_positives and rows.grouping is not None else 1
     numbers_per_row = rows.num_references * numbers_per_pair
@@ -47,10 +56,16 @@ def choose_engine(
         size = rows.num_anchors
     elif block == "auto":
         # on a CPU a block holds only the similarities; what a loss makes of them is held a tile at a time
-        most = max(1, CPU_BLOCK_PAIRS // rows.num_references if on_cpu else CUDA_BLOCK_PAIRS // numbers_per_row)
+        most = CPU_BLOCK_PAIRS // rows.num_references if on_cpu else CUDA_BLOCK_PAIRS // numbers_per_row
+        if on_cpu and between_references:
+            most = min(most, CPU_BETWEEN_NUMBERS // numbers_per_row)
+        most = max(1, most)
         size = math.ceil(rows.num_anchors / math.ceil(rows.num_anchors / most))  # blocks of one size
     else:
         size = min(block, rows.num_anchors)
     if compile:
         return Compiled(size)
-    return Blocked(size, tile=min(size, max(1, CPU_TILE_PAIRS // numbers_per_row)) if on_cpu else None)
+    if not on_cpu:
+        return Blocked(size)
+    height = max(1, CPU_TILE_PAIRS // rows.num_references)
+    return Blocked(size, tile=min(size, height), positives=height if expands_positives else None)

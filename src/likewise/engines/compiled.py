@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from likewise.engines.blocked import Block, Blocked, Step
-from likewise.rows import BlockTensors, CountedFunction, RowFunction, pairs_of
+from likewise.rows import BlockTensors, CountedFunction, Grouping, RowFunction, pairs_of
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,10 @@ class Compiled(Blocked):
             return _compiled(function, self.backend, shapes)(similarity, tensors, **more)
 
         return compiled
+
+    def width(self, grouping: Grouping, rows: slice) -> int:
+        """One width for all blocks."""
+        return grouping.largest
 
     def named(self, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Every column for itself: their number must not change from block to block."""

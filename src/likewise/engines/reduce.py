@@ -12,7 +12,7 @@ from likewise.engines import Blocked, Dense, Engine
 from likewise.losses.loss import BatchLoss, PairLoss, PooledLoss, RowLoss, Traits, WithStatistic
 from likewise.mining import Miner, mined, row_noise
 from likewise.pairs import Pairs, as_number
-from likewise.rows import RowFunction, Rows
+from likewise.rows import RowFunction, Rows, statistics_dtype
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def loss_of_rows(loss: PairLoss, rows: Rows, engine: Engine, *, traits: Traits, 
 
     With `ranks` the rows are this rank's share of a global batch and the result is that of the whole of it.
     """
-    parameters = [p for p in loss.parameters() if p.requires_grad] if isinstance(loss, nn.Module) else []
+    parameters = learned_by(loss)
     between = traits.between_references
 
     def of_each(function: RowFunction, rows: Rows, engine: Engine = engine) -> Tensor:
@@ -91,6 +91,16 @@ def loss_of_rows(loss: PairLoss, rows: Rows, engine: Engine, *, traits: Traits, 
                 rows = replace(rows, statistic=of_references)
             values = MinedValues(loss, miner)
             return mean_over_ranks(*engine.total(values, rows, parameters=parameters, between_references=between), ranks)
+
+
+def zero_of(rows: Rows, loss: PairLoss) -> Tensor:
+    """The loss of a batch none of whose anchors counts: 0, with a gradient of 0 for everything that it depends on."""
+    learned = [parameter.sum() for parameter in learned_by(loss)]
+    return (sum(learned, rows.anchors.sum() + rows.references.sum()) * 0).to(statistics_dtype(rows.anchors))
+
+
+def learned_by(loss: PairLoss) -> list[nn.Parameter]:
+    return [p for p in loss.parameters() if p.requires_grad] if isinstance(loss, nn.Module) else []
 
 
 def mean_over_ranks(value: Tensor, count: Tensor, ranks: Ranks | None) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from likewise.losses.loss import Loss
-from likewise.pairs import Pairs, log1p_sum_exp, masked_mean
+from likewise.pairs import Pairs, log1p_sum_exp, masked_mean, of_each_positive
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,12 @@ class Angular(Loss):
             raise ValueError(f"angular angle={self.angle!r} must lie between 0 and 90 degrees")
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
+        return masked_mean(of_each_positive(self.of_positives, pairs), pairs.positives.mask)
+
+    def of_positives(self, pairs: Pairs) -> Tensor:
+        """The term of each positive: (a, positives)."""
         pull, push = pairs.positives, pairs.negatives
         square = math.tan(math.radians(self.angle)) ** 2
         both = push.similarity[:, None, :] + pairs.positives_against_references()  # (a, positives, r)
         terms = 4 * square * both - 2 * (1 + square) * pull.similarity[..., None]
-        return masked_mean(log1p_sum_exp(terms, push.mask[:, None, :]), pull.mask)
+        return log1p_sum_exp(terms, push.mask[:, None, :])

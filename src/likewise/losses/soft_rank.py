@@ -5,13 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from likewise.pairs import Pairs, Side, masked_sum
+from likewise.pairs import Pairs, Side, masked_sum, of_each_positive
 
 
 def items_before(pairs: Pairs, side: Side, *, temperature: float) -> Tensor:
     """sum over the items j of a side of sigmoid((s_j - s_p) / temperature), for every positive p: (a, positives)."""
-    gap = side.similarity[:, None, :] - pairs.positives.similarity[..., None]  # (a, positives, k)
-    return masked_sum(torch.sigmoid(gap / temperature), side.mask[:, None, :])
+
+    def of_positives(some: Pairs) -> Tensor:
+        gap = side.similarity[:, None, :] - some.positives.similarity[..., None]  # (a, positives, k)
+        return masked_sum(torch.sigmoid(gap / temperature), side.mask[:, None, :])
+
+    return of_each_positive(of_positives, pairs)
 
 
 def soft_ranks(pairs: Pairs, *, temperature: float) -> tuple[Tensor, Tensor]:

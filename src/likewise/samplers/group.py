@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush
 from typing import Any, Literal
 
 import numpy as np
@@ -190,30 +191,34 @@ class Group(BatchSampler):
     def batches(self, order: Order) -> Iterator[Runs]:
         rounds: dict[int, Rounds] = {}
         pool: deque[Visit] = deque()  # visits to come
+        put_off = PutOff()
         while True:
-            runs: Runs = []
+            runs: dict[int, list[int]] = {}  # of the classes chosen
             space = self.batch_size
-            chosen: set[int] = set()
-            put_off: list[Visit] = []  # of classes already in this batch
-            self._arrange(pool, chosen, space)
+            self._arrange(pool, set(), space)
             while space:
-                if not pool:
-                    pool.extend(self._round(order, without={visit[0] for visit in put_off}))
-                    self._arrange(pool, chosen, space)
-                name, size = pool.popleft()
-                if name in chosen:
-                    put_off.append((name, size))
-                    continue
-                chosen.add(name)
+                visit = put_off.next()
+                if visit is None:
+                    if not pool:
+                        pool.extend(self._round(order, without=put_off.classes))
+                        self._arrange(pool, set(runs), space)
+                    if pool and pool[0][0] in runs:
+                        put_off.add(pool.popleft())
+                        continue
+                    # nothing comes where rests of visits left the batch's classes too little: then one of them gives two visits
+                    visit = pool.popleft() if pool else put_off.take_first()
+                name, size = visit
                 taken = min(size, space)
                 if name not in rounds:
                     rounds[name] = Rounds(self.members[name], order.shuffled)
-                runs.append(rounds[name].draw(taken))
+                runs.setdefault(name, []).extend(rounds[name].draw(taken))
                 space -= taken
                 if taken < size and self.balance == "image":
-                    put_off.append((name, size - taken))
-            pool.extendleft(reversed(put_off))
-            yield runs
+                    put_off.add_rest((name, size - taken))
+            put_off.end_batch()
+            if self.balance == "class":  # at most one visit a class: `_arrange` may choose among them too
+                pool.extendleft(reversed(put_off.take_all()))
+            yield list(runs.values())
 
     def _arrange(self, pool: deque[Visit], chosen: set[int], space: int) -> None:
         """May bring visits to the front of the pool before `space` images are taken from there, to join the classes already chosen."""
@@ -230,6 +235,68 @@ class Group(BatchSampler):
             if name not in without:
                 visits.extend((place, name, sizes[i]) for place, i in zip(places, order.shuffled(len(sizes)), strict=True))
         return [(name, size) for _, name, size in sorted(visits)]
+
+
+class PutOff:
+    """Visits of classes that were in the batch already, in their order, for the batches after it.
+
+    A large class has most of its visits here. Each class has a queue, so that a batch looks at the first of each and not at all of them.
+    """
+
+    def __init__(self) -> None:
+        self._queues: dict[int, deque[tuple[int, int]]] = {}  # class -> turn and size of its visits
+        self._heads: list[tuple[int, int]] = []  # a heap: turn and class of the first visit of each
+        self._looked_at: set[int] = set()  # classes that this batch has had or has added to
+        self._turn = 0  # of the visit last taken
+        self._next_turn = 0
+
+    @property
+    def classes(self) -> set[int]:
+        return {name for name, queue in self._queues.items() if queue}
+
+    def next(self) -> Visit | None:
+        """The first visit of the class whose turn it is; None where this batch has had one of each."""
+        if not self._heads:
+            return None
+        _, name = heappop(self._heads)
+        self._looked_at.add(name)
+        self._turn, size = self._queues[name].popleft()
+        return name, size
+
+    def add(self, visit: Visit) -> None:
+        """A visit of a class that is in the batch, behind all others."""
+        name, size = visit
+        self._next_turn += 1
+        self._looked_at.add(name)
+        self._queues.setdefault(name, deque()).append((self._next_turn, size))
+
+    def add_rest(self, visit: Visit) -> None:
+        """What is left of the batch's last visit, before the class's others."""
+        name, size = visit
+        came_from_here = name in self._looked_at
+        self._next_turn += not came_from_here
+        self._looked_at.add(name)
+        self._queues.setdefault(name, deque()).appendleft((self._turn if came_from_here else self._next_turn, size))
+
+    def end_batch(self) -> None:
+        for name in self._looked_at:
+            if self._queues.get(name):
+                heappush(self._heads, (self._queues[name][0][0], name))
+            else:
+                self._queues.pop(name, None)
+        self._looked_at = set()
+
+    def take_first(self) -> Visit:
+        """The visit that has waited longest, of whatever class."""
+        name = min(self.classes, key=lambda name: self._queues[name][0])
+        self._turn, size = self._queues[name].popleft()
+        return name, size
+
+    def take_all(self) -> list[Visit]:
+        """All visits in their order, which leave."""
+        visits = sorted((turn, name, size) for name, queue in self._queues.items() for turn, size in queue)
+        self._queues, self._heads = {}, []
+        return [(name, size) for _, name, size in visits]
 
 
 def visit_sizes(num_members: int, *, num_images: int, short: Short, balance: Balance) -> list[int]:

@@ -111,7 +111,12 @@ class HardClasses(Group):
         """Brings those of the first candidates to the front that the greedy choice takes; ties go to the one that waits longest."""
         if self._directions is None or not pool:
             return
-        candidates = [visit for visit in pool if visit[0] not in chosen][: self.num_candidates]
+        seen: list[Visit] = []
+        candidates: list[Visit] = []
+        while pool and len(candidates) < self.num_candidates:
+            seen.append(pool.popleft())
+            if seen[-1][0] not in chosen:
+                candidates.append(seen[-1])
         directions = self._directions[[name for name, _ in candidates]]  # (candidates, dimensions)
         nearness = np.full(len(candidates), -2.0, np.float32)  # to the nearest chosen class; a cosine is at least -1
         for other in sorted(chosen):
@@ -125,9 +130,7 @@ class HardClasses(Group):
             space -= candidates[best][1]
             np.maximum(nearness, directions @ directions[best], out=nearness)
         first = {name for name, _ in taken}
-        rest = [visit for visit in pool if visit[0] not in first]
-        pool.clear()
-        pool.extend(taken + rest)
+        pool.extendleft(reversed([*taken, *(visit for visit in seen if visit[0] not in first)]))
 
     def state_dict(self, *, epoch: int, step: int) -> dict[str, Any]:
         if step > 0 and epoch != self._epoch_in_use:

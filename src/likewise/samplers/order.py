@@ -46,10 +46,12 @@ class Rounds:
         drawn: list[int] = []
         put_off: list[int] = []  # of the new round, but already among these
         distinct = count <= len(self._items)
+        before: set[int] = set()  # those drawn from the round that ended
         while len(drawn) < count:
             if not self._left:
                 self._left = [self._items[i] for i in self._shuffled(len(self._items))]
+                before = set(drawn) if distinct else before
             item = self._left.pop()
-            (put_off if distinct and item in drawn else drawn).append(item)
+            (put_off if item in before else drawn).append(item)
         self._left.extend(reversed(put_off))
         return drawn
