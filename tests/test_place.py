@@ -249,6 +249,17 @@ def test_ranks_that_do_not_come_are_not_waited_for(environment: dict[str, str], 
         Devices(PROTOCOL, device="cpu")
 
 
+@pytest.mark.parametrize(
+    ("words", "what"), [(("compare", "glyphs", "--methods", "raw"), "a comparison"), (("adapt", "glyphs"), "an adaptation")]
+)
+def test_ranks_that_nothing_shares_are_refused(words: tuple[str, ...], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or else each method would be blamed for the ranks that do not come."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    code, said = invoke(*words, "--out", tmp_path / "out")
+    assert (code, (tmp_path / "out").exists()) == (2, False)
+    assert f"{what} runs each of its trainings in one: start it without torchrun, or unset WORLD_SIZE" in said
+
+
 @pytest.mark.parametrize("what", ["a folder", "a link to nothing", "a link to another file"])
 def test_what_lies_in_the_place_of_a_packed_file(tmp_path: Path, what: str) -> None:
     """A folder is told, with what to do; a link is replaced, and what it leads to is left alone."""

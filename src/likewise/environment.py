@@ -30,6 +30,25 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def num_ranks(variable: str = "WORLD_SIZE") -> int:
+    """The processes that share one training, as torchrun tells each of them."""
+    given = os.environ.get(variable)
+    if given is None:
+        return 1
+    if not given.isdecimal() or int(given) < 1:
+        raise ValueError(f"{variable} is {given!r} in the environment: expected a whole number above 0; torchrun sets it, else unset it")
+    return int(given)
+
+
+def check_alone(what: str) -> None:
+    """A ValueError where this is one of several ranks: for what runs each training in one process."""
+    if num_ranks() > 1:
+        raise ValueError(
+            f"WORLD_SIZE={num_ranks()} in the environment asks for so many processes in one training, and {what} runs each of its "
+            "trainings in one: start it without torchrun, or unset WORLD_SIZE"
+        )
+
+
 @contextmanager
 def num_threads(number: int | None) -> Iterator[None]:
     """Torch with so many threads inside; None: as they are. Sums of several threads differ in the last bit."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,11 @@ from likewise.cli import app
 from likewise.comparison.folder import DATABASE
 from likewise.comparison.plan_progress import Progress
 from likewise.comparison.results import ComparisonResults
+from likewise.comparison.running.database import sqlite_url
+from likewise.comparison.running.store import Store
+from likewise.comparison.running.workers import LocalRunner, Orders
 
+from .test_plan import plan_of
 from .tiny import DATA, table_of, tiny_compare
 
 GO_ON = "What was finished is kept: .*give the same command again"
@@ -74,3 +80,17 @@ def test_the_command_tells_it(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "give the same command again" in done.output
     assert "Traceback" not in done.output
+
+
+def test_a_limit_of_processor_time_is_no_fault_of_a_method(tmp_path: Path) -> None:
+    """A worker that the system has ended for it is not begun again until its piece counts as failed: the comparison stops, and says why."""
+    url = sqlite_url(tmp_path / "store.sqlite")
+    script = "import os, signal; os.kill(os.getpid(), signal.SIGXCPU)"
+    runner = LocalRunner(1)
+    with closing(runner), closing(Store(url, "one")) as store:
+        store.create(plan_of().as_table(), {"command": ""})
+        runner._workers = [subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)]
+        runner._workers[0].wait()
+        with pytest.raises(OSError, match=r"processor time .*\(ulimit -t\) is used up"):
+            runner._watch(Orders(None, url, "one"), store, store.progress)  # type: ignore[arg-type]
+        assert store.claims() == {}

@@ -146,3 +146,22 @@ def test_first_pieces_of_workers_give_an_upper_limit() -> None:
     claims = {piece.key: Claim(piece, owner, 0, 0.0, 10.0, 0.5, None) for piece, owner in zip(pieces, owners, strict=True)}
     assert is_at_most(Progress(plan, {piece.key: claims[piece.key] for piece in pieces[:2]}))
     assert not is_at_most(Progress(plan, claims))
+
+
+@pytest.mark.parametrize("jump", [0.0, -3600.0, -1e9])
+def test_a_clock_that_is_put_back_leaves_a_time_that_can_be(jump: float) -> None:
+    """Pieces that began, or ended, after now: the rest takes what such pieces usually take, not the jump besides."""
+    plan = plan_of(trials=0, seeds=2)
+    done, under_way = (Piece("final", "glyphs", "", "contrastive", seed) for seed in range(2))
+    claims = {
+        done.key: Claim(done, "one", 0, 1000.0, 1010.0, 0.5, None),
+        under_way.key: Claim(under_way, "one", 0, 1010.0, None, None, None),
+    }
+    before = seconds_left(Progress(plan, claims), now=1010.0, is_gone=EVERYONE)
+    after = seconds_left(Progress(plan, claims), now=1010.0 + jump, is_gone=EVERYONE)
+    assert before is not None
+    assert after == pytest.approx(before)
+    claims[done.key] = replace(claims[done.key], finished=1000.0 + jump)  # put back while it was under way
+    left = seconds_left(Progress(plan, claims), now=1010.0 + jump, is_gone=EVERYONE)
+    assert left is not None
+    assert 0 <= left <= 2 * before

@@ -21,6 +21,7 @@ from likewise.data.ledger import CountedLook, Occasion
 from likewise.data.readers import read
 from likewise.data.splits import SPLIT_SEED, Split, all_train, folds
 from likewise.data.splits import split as drawn
+from likewise.environment import check_alone
 from likewise.evaluation.scores import Scores
 from likewise.files import file_digest
 from likewise.methods import Method
@@ -95,6 +96,7 @@ def adapt(
     split    "held-out": the test items are kept for the score; "all-train": every class trains, and there is no score
     """
     began = time.monotonic()
+    check_alone("an adaptation")
     if not minutes >= 0:
         raise ValueError(f"minutes={minutes}: expected a number not below 0")
     known_name("split", split, get_args(Trains))

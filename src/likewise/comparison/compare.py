@@ -30,7 +30,7 @@ from likewise.comparison.tuning import Study, record_studies
 from likewise.configuration import as_table, with_settings
 from likewise.data.dataset import Dataset
 from likewise.data.ledger import CountedLook
-from likewise.environment import checked_device, device_kind, num_cores
+from likewise.environment import check_alone, checked_device, device_kind, num_cores
 from likewise.files import file_digest
 from likewise.formats.settings_files import read_sealed_table
 from likewise.models.bundle import DESCRIPTION
@@ -73,6 +73,7 @@ class Opened:
 def opened(request: Request) -> Iterator[Opened]:
     """The comparison of a request, made if there is none; what it works with is closed in the end."""
     until = None if request.minutes is None else time.monotonic() + 60 * request.minutes
+    check_alone("a comparison")
     device = checked_device(request.device)
     with ExitStack() as stack:
         runner = stack.enter_context(closing(_runner(request, device)))  # first, so that workers start meanwhile

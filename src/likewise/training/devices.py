@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 
 from likewise.collective import Ranks
-from likewise.environment import checked_device
+from likewise.environment import checked_device, num_ranks
 from likewise.protocols import Protocol
 from likewise.wording import listed
 
@@ -35,8 +35,8 @@ class Devices:
             precision = "bf16" if kind.startswith("cuda") else "fp32"
         if precision == "fp16" and kind == "cpu":
             raise ValueError("precision=fp16 needs a GPU: use bf16 or fp32 on a CPU")
-        ranks = _whole_number("WORLD_SIZE", 1)
-        local = _whole_number("LOCAL_WORLD_SIZE", 1)
+        ranks = num_ranks()
+        local = num_ranks("LOCAL_WORLD_SIZE")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # fabric's advice on launchers is not the user's concern
             from lightning_fabric import Fabric
@@ -122,16 +122,6 @@ class Devices:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.fabric.strategy.precision.load_state_dict(state)
-
-
-def _whole_number(variable: str, default: int) -> int:
-    """Of the environment, as torchrun sets it."""
-    given = os.environ.get(variable)
-    if given is None:
-        return default
-    if not given.isdecimal() or int(given) < 1:
-        raise ValueError(f"{variable} is {given!r} in the environment: expected a whole number above 0; torchrun sets it, else unset it")
-    return int(given)
 
 
 def _meet(ranks: int, *, backend: str) -> None:

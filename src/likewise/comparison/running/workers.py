@@ -200,7 +200,8 @@ def _send(worker: subprocess.Popen[bytes], pickled: bytes) -> None:
 
 def _close_input(worker: subprocess.Popen[bytes]) -> None:
     if worker.stdin is not None:
-        worker.stdin.close()
+        with suppress(BrokenPipeError):  # orders that a dead worker has not taken
+            worker.stdin.close()
 
 
 def _end_with_parent() -> None:
