@@ -78,7 +78,7 @@ def decode(
 def from_pillow(image: Image.Image, *, side: int | None = 256, enlarge: bool = True, pixel_limit: int | None = None) -> Tensor:
     """An image that Pillow has opened already, as `decode` gives it from a file that Pillow decodes. Raises Undecodable."""
     allowed = _Allowed(pixel_limit, side, enlarge)
-    with _faults_in_words():
+    with _faults_in_words(allowed):
         pixels = _pillow_pixels(image, allowed)
     return _finished(pixels, allowed)
 
@@ -91,11 +91,15 @@ class _Allowed:
     side: int | None  # None: it keeps its size, or what does not is not known yet
     enlarge: bool
 
+    @property
+    def pixels(self) -> int:
+        return current_limits().pixels if self.pixel_limit is None else self.pixel_limit
+
     def refuse(self, height: int, width: int) -> None:
         """Undecodable where an image of this size is none, or more than is allowed."""
         if height < 1 or width < 1:
             raise Undecodable(f"an image of {width} x {height} pixels")
-        limit = current_limits().pixels if self.pixel_limit is None else self.pixel_limit
+        limit = self.pixels
         if height * width > limit:
             raise Undecodable(
                 f"{width} x {height} pixels, more than the limit of {limit:,}: a decompression bomb, or to be shrunk first"
@@ -191,12 +195,12 @@ def _upright(pixels: Array, orientation: int) -> Array:
 
 
 def _any_format(data: bytes, allowed: _Allowed) -> Array:
-    with _faults_in_words(), Image.open(io.BytesIO(data)) as image:
+    with _faults_in_words(allowed), Image.open(io.BytesIO(data)) as image:
         return _pillow_pixels(image, allowed)
 
 
 @contextmanager
-def _faults_in_words() -> Iterator[None]:
+def _faults_in_words(allowed: _Allowed) -> Iterator[None]:
     """Whatever Pillow raises inside as Undecodable, and no warnings."""
     try:
         with warnings.catch_warnings():
@@ -205,9 +209,8 @@ def _faults_in_words() -> Iterator[None]:
     except Undecodable:
         raise
     except Image.DecompressionBombError:
-        raise Undecodable(
-            f"more pixels than twice Pillow's own limit of {Image.MAX_IMAGE_PIXELS or 0:,}: a decompression bomb, or to be shrunk first"
-        ) from None
+        limit = min(allowed.pixels, 2 * (Image.MAX_IMAGE_PIXELS or allowed.pixels))  # Pillow raises at twice what it warns of
+        raise Undecodable(f"more pixels than the limit of {limit:,}: a decompression bomb, or to be shrunk first") from None
     except UnidentifiedImageError:
         raise Undecodable("not an image, or of a format that Pillow does not read") from None
     except MemoryError:
