@@ -210,6 +210,7 @@ def test_every_loss_of_the_papers_is_some_method_s() -> None:
         "nt_xent",
         "fast_ap",
         "weight_family",
+        "intra_pair_variance",
     }
 
 

@@ -358,6 +358,37 @@ def raw(row: Row, *, alpha: float = 2.0, beta: float = 50.0, threshold: float = 
     return pull + push
 
 
+def nca(row: Row, *, scale: float = 1.0) -> Tensor | float:
+    if not row.positives:
+        return 0.0
+    near = {j: torch.exp(-scale * row.d2(j)) for j in row.others}
+    return -torch.log(sum(near[j] for j in row.positives) / sum(near.values()))
+
+
+def tuplet_margin(row: Row, *, slack: float = 0.1, scale: float = 64.0) -> Tensor | float:
+    def turned(cosine: Tensor) -> Tensor:
+        return torch.cos(torch.arccos(cosine) - slack) if number(cosine) < 1 else cosine * math.cos(slack)
+
+    return mean([log_one_plus_sum_exp([scale * (row.s(n) - turned(row.s(p))) for n in row.negatives]) for p in row.positives])
+
+
+def intra_pair_variance(row: Row, *, pull: float = 0.01, push: float = 0.01) -> Tensor | float:
+    near, far = [row.s(j) for j in row.positives], [row.s(j) for j in row.negatives]
+    drawn = mean([hinge((1 - pull) * mean(near) - s) ** 2 for s in near])
+    return drawn + mean([hinge(s - (1 + push) * mean(far)) ** 2 for s in far])
+
+
+def pnp(row: Row, *, variant: str = "Dq", temperature: float = 0.01, alpha: float = 1.0, b: float = 2.0) -> Tensor | float:
+    penalty = {
+        "O": lambda r: r,
+        "Iu": lambda r: (1 + r) * torch.log(1 + r),
+        "Ib": lambda r: (b * r - torch.log(1 + b * r)) / b**2,
+        "Ds": lambda r: torch.log(1 + r),
+        "Dq": lambda r: 1 - 1 / (1 + r) ** alpha,
+    }[variant]
+    return mean([penalty(soft_rank(row, p, row.negatives, temperature) - 1) for p in row.positives])
+
+
 def weight_family(
     row: Row,
     *,
@@ -897,6 +928,10 @@ ORACLES: dict[str, Callable[..., Tensor]] = {
     "smooth_ap": mean_over_anchors(smooth_ap),
     "fast_ap": mean_over_anchors(fast_ap),
     "recall_at_k": mean_over_anchors(recall_at_k),
+    "nca": mean_over_anchors(nca),
+    "tuplet_margin": mean_over_anchors(tuplet_margin),
+    "intra_pair_variance": mean_over_anchors(intra_pair_variance),
+    "pnp": mean_over_anchors(pnp),
     "weight_family": mean_over_anchors(weight_family),
     "boosted_binomial": boosted_binomial,
     "hard_aware_cascade": hard_aware_cascade,

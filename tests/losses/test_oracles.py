@@ -244,6 +244,8 @@ PML_ROWS = {
     "nt_xent": (losses.NTXentLoss(), {}, {}),
     "nt_xent warm": (losses.NTXentLoss(0.5), {}, {"temperature": 0.5}),
     "fast_ap": (losses.FastAPLoss(), {}, {}),
+    "nca": (losses.NCALoss(2), {}, {"scale": 2.0}),
+    "tuplet_margin": (losses.TupletMarginLoss(math.degrees(0.1), 16), {}, {"slack": 0.1, "scale": 16.0}),
     "fast_ap 7": (losses.FastAPLoss(7), {}, {"bins": 7}),
 }
 

@@ -17,13 +17,16 @@ from likewise.losses.generalized_lifted import GeneralizedLifted
 from likewise.losses.hard_aware_cascade import HardAwareCascade
 from likewise.losses.hierarchical_triplet import HierarchicalTriplet
 from likewise.losses.histogram import Histogram
+from likewise.losses.intra_pair_variance import IntraPairVariance
 from likewise.losses.lifted import Lifted
 from likewise.losses.loss import AnyLoss, Loss, checked_loss
 from likewise.losses.margin import Margin
 from likewise.losses.multi_similarity import MultiSimilarity
 from likewise.losses.n_pair import NPair
+from likewise.losses.nca import NCA
 from likewise.losses.nonlinear_rank import NonlinearRank
 from likewise.losses.nt_xent import NTXent
+from likewise.losses.pnp import PNP
 from likewise.losses.position_dependent import PositionDependent
 from likewise.losses.prototypical import Prototypical
 from likewise.losses.proxy_anchor import ProxyAnchor
@@ -40,6 +43,7 @@ from likewise.losses.spectral_clustering import SpectralClustering
 from likewise.losses.structured_clustering import StructuredClustering
 from likewise.losses.supcon import SupCon
 from likewise.losses.triplet import Triplet
+from likewise.losses.tuplet_margin import TupletMargin
 from likewise.losses.weight_family import WeightFamily
 from likewise.registries import from_registry
 
@@ -83,6 +87,10 @@ LOSSES: dict[str, type[AnyLoss]] = {
     "smooth_ap": SmoothAP,
     "fast_ap": FastAP,
     "recall_at_k": RecallAtK,
+    "nca": NCA,
+    "tuplet_margin": TupletMargin,
+    "intra_pair_variance": IntraPairVariance,
+    "pnp": PNP,
     "weight_family": WeightFamily,
 }
 
