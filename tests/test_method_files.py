@@ -34,7 +34,7 @@ ISSUE = {
     *("softmax", "proxy_softmax", "proxy_softmax_bits", "ranked_list", "ranked_list_multilevel", "dreml", "nonlinear_rank"),
     *("generalized_lifted", "binomial", "binomial_vthm", "vthm", "raw", "raw_vthm"),
     *("raw_distance_weighted", "raw_semihard", "multi_similarity", "proxy_anchor", "soft_triple", "arcface"),
-    *("cosface", "circle", "supcon", "smooth_ap", "recall_at_k"),
+    *("cosface", "circle", "supcon", "smooth_ap", "recall_at_k", "nca", "tuplet_margin", "pnp"),
     *("bier", "hdc", "htl", "pddm", "abe"),
 }
 
