@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from likewise.evaluation import pack_bits, per_query
-from likewise.evaluation.ranks import positives, rank_counter, whole_rows
+from likewise.evaluation.ranks import hamming_rows, positives, rank_counter, whole_rows
 
 KS = (1, 3, 20)
 NAMES = ("R@1", "R@3", "R@20", "RP", "MAP@R", "mAP")
@@ -66,8 +66,11 @@ def limits(request, monkeypatch):
         monkeypatch.setattr(rank_counter, "MOST_COMPARED", 8)
         monkeypatch.setattr(rank_counter, "MOST_NEIGHBOURS", 20)
         monkeypatch.setattr(rank_counter, "MOST_ENTRIES_CPU", 100)
-        monkeypatch.setattr(whole_rows, "ROWS_AT_ONCE_CPU", 700)
-        monkeypatch.setattr(whole_rows, "SORTED_AT_ONCE_CPU", 250)
+        for rows in (whole_rows, hamming_rows):
+            monkeypatch.setattr(rows, "ROWS_AT_ONCE_CPU", 700)
+            monkeypatch.setattr(rows, "SORTED_AT_ONCE_CPU", 250)
+        monkeypatch.setattr(hamming_rows, "MOST_KEPT", 0)
+        monkeypatch.setattr(hamming_rows, "COLUMNS_MADE_ANEW", 7)
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean", "hamming"])

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from likewise.evaluation import diagnostics
+from likewise.evaluation import diagnostics, pack_bits
 from likewise.evaluation.diagnostics import QUANTILES, Diagnosis, diagnose
 
 
@@ -44,6 +44,27 @@ def test_distances_equal_a_brute_force(metric: str, tile: tuple[int, int], monke
     closer = (intra[:, None] < inter).mean() + (intra[:, None] == inter).mean() / 2
     assert found.separation == pytest.approx(closer, abs=0.005)
     assert 0.6 < closer < 0.99
+
+
+def test_distances_of_bits() -> None:
+    rows, labels = unbalanced(dim=19)
+    bits = np.pad((rows > 0).numpy(), ((0, 0), (0, 5)))
+    found = diagnose(pack_bits(rows), labels, metric="hamming", bins=24)
+    distances = (bits[:, None] != bits[None]).sum(axis=2)
+    same = (labels[:, None] == labels).numpy()
+    once = np.triu(np.ones_like(same), 1)
+    edges = found.edges.numpy()
+    assert edges.tolist() == list(range(25))
+    for ours, values in ((found.intra, distances[same & once]), (found.inter, distances[~same & once])):
+        assert ours.mean == values.mean()
+        assert ours.histogram.tolist() == np.histogram(values, bins=edges)[0].tolist()
+        assert list(ours.quantiles.values()) == pytest.approx(np.quantile(values, QUANTILES, method="lower"), abs=0.01)
+    assert found.occurrence.sum() == 10 * len(labels)
+    np.fill_diagonal(distances, 1000)
+    nearest_positive = np.where(same, distances, 1000).min(axis=1)
+    assert found.worst_queries
+    for query in found.worst_queries:
+        assert query.gap == nearest_positive[query.index] - distances[query.index].min()
 
 
 def test_spectrum_equals_the_singular_value_decomposition() -> None:
@@ -180,8 +201,10 @@ def test_faults_are_named() -> None:
     rows, labels = unbalanced()
     with pytest.raises(ValueError, match="77 labels for 78 embeddings"):
         diagnose(rows, labels[1:])
-    with pytest.raises(ValueError, match="'hamming'"):
+    with pytest.raises(ValueError, match="expected packed bits"):
         diagnose(rows, labels, metric="hamming")
+    with pytest.raises(ValueError, match="metric is 'dot'"):
+        diagnose(rows, labels, metric="dot")
     with pytest.raises(ValueError, match="at least two"):
         diagnose(rows[:1], labels[:1])
     with pytest.raises(ValueError, match="neighbours is 0"):

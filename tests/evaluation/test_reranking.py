@@ -182,6 +182,21 @@ def test_copies_and_zero_vectors(name):
     assert sorted(one[0].tolist()) == [0, 1, 2, 3]
 
 
+def test_bits_are_reranked_as_vectors_of_signs():
+    rng = np.random.default_rng(8)
+    labels = np.arange(90) % 9
+    bits = rng.normal(size=(9, 32))[labels] + rng.normal(size=(90, 32)) > 0
+    packed, signs = np.packbits(bits, axis=1), np.where(bits, np.float32(1), np.float32(-1))
+    for part in ({}, {"gallery": slice(30, None)}):
+        gallery = {name: rows[part["gallery"]] for name, rows in (("gallery", packed), ("gallery_labels", labels)) if part}
+        of_signs = gallery | ({"gallery": signs[part["gallery"]]} if part else {})
+        settings = {"metrics": ("R@K", "MAP@R", "mAP"), "rerank": list(RERANKERS)}
+        ours = likewise.evaluate(packed, labels, metric="hamming", **gallery, **settings)
+        expected = likewise.evaluate(signs, labels, **of_signs, **settings)
+        assert ours == pytest.approx(expected, rel=1e-12)
+        assert any("after" in name for name in ours)
+
+
 def test_reranking_helps_noisy_classes():
     rng = np.random.default_rng(3)
     labels = np.repeat(np.arange(40), 12)

@@ -1,6 +1,6 @@
 """How good an embedding is: exact nearest neighbours, retrieval and clustering scores, how sure they are, and its geometry."""
 
-from likewise.evaluation.binary import hamming_nearest, pack_bits
+from likewise.evaluation.binary import pack_bits
 from likewise.evaluation.certainty.uncertainty import mean_intervals, paired_test
 from likewise.evaluation.diagnostics import diagnose
 from likewise.evaluation.kmeans import kmeans
@@ -13,7 +13,6 @@ __all__ = [
     "Scores",
     "diagnose",
     "evaluate",
-    "hamming_nearest",
     "kmeans",
     "mean_intervals",
     "nearest",

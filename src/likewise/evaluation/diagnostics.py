@@ -1,7 +1,8 @@
 """What the space looks like: distances within and between classes, spectrum, hubs, and the classes and queries that fail.
 
 All by blocks, never an N x N matrix. Distances are Euclidean; metric="cosine" normalises the embeddings first, so that
-d^2 = 2 - 2 x cosine similarity and orthogonal items are sqrt(2) = 1.41 apart.
+d^2 = 2 - 2 x cosine similarity and orthogonal items are sqrt(2) = 1.41 apart. metric="hamming" is for bits packed by `pack_bits`: distances
+are how many bits differ, and the spectrum is that of the bits as numbers -1/2 and 1/2.
 """
 
 import math
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from likewise.evaluation.binary import check_packed, unpack_bits
 from likewise.evaluation.labels import Labels, class_codes
 from likewise.evaluation.nearest import nearest
 from likewise.evaluation.similarity import Embeddings, as_embeddings, full_float32
@@ -83,7 +85,8 @@ def diagnose(
     Hubness is the skewness E[(o - mean)^3] / std^3 of the k-occurrence o, k = `neighbours` (Radovanovic et al. 2010).
     `worst` is how many hubs and queries are kept.
     """
-    rows = as_embeddings(embeddings, "embeddings")
+    packed = check_packed(embeddings, embeddings)[0] if metric == "hamming" else None
+    rows = as_embeddings(embeddings, "embeddings") if packed is None else unpack_bits(packed).div_(2)
     codes, _ = class_codes(labels, device=rows.device)
     names = [str(name) for name in np.unique(labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels))]
     _check(rows, codes, metric, neighbours, worst, bins)
@@ -91,11 +94,15 @@ def diagnose(
     if metric == "cosine":
         rows = torch.nn.functional.normalize(rows, dim=1)
     k = min(neighbours, len(rows) - 1)
-    index, near = nearest(rows, rows, k, metric="euclidean", exclude_self=True)
+    if packed is None:
+        index, near = nearest(rows, rows, k, metric="euclidean", exclude_self=True)
+    else:
+        index, near = nearest(packed, packed, k, metric="hamming", exclude_self=True)
     singular_values, effective_rank = spectrum(rows)
-    rows = rows - rows.mean(dim=0)  # distances stay, and lose no digits to a common offset
+    if packed is None:
+        rows = rows - rows.mean(dim=0)  # distances stay, and lose no digits to a common offset
     with full_float32():
-        distances = _all_distances(rows, codes, bins)
+        distances = _all_distances(rows, codes, bins, counts_bits=packed is not None)
 
     occurrence = torch.bincount(index.flatten(), minlength=len(rows))
     most, hub = occurrence.sort(descending=True, stable=True)
@@ -135,18 +142,19 @@ class _AllDistances:
     nearest_positive: Tensor  # (N,), infinite without one
 
 
-def _all_distances(rows: Tensor, codes: Tensor, bins: int) -> _AllDistances:
+def _all_distances(rows: Tensor, codes: Tensor, bins: int, counts_bits: bool) -> _AllDistances:
     """Every pair once, in tiles above the diagonal; sorted by class, so that pairs of one class lie near the diagonal."""
     order = codes.argsort(stable=True)
     rows, codes = rows[order], codes[order]
     squared_norm = rows.square().sum(dim=1)
-    top = max(2 * float(squared_norm.max().sqrt()), torch.finfo(torch.float32).tiny)  # no two items are farther apart
+    # no two items are farther apart
+    top = float(rows.shape[1]) if counts_bits else max(2 * float(squared_norm.max().sqrt()), torch.finfo(torch.float32).tiny)
     counts = torch.zeros(2, bins * FINE, dtype=torch.int64, device=rows.device)  # inter, intra
     sums = torch.zeros(2, dtype=torch.float64, device=rows.device)
     positive = torch.full((len(rows),), torch.inf, dtype=rows.dtype, device=rows.device)
     for down, across in _tiles(len(rows)):
         squared = torch.addmm(squared_norm[across], rows[down], rows[across].T, alpha=-2).add_(squared_norm[down, None])
-        distance = squared.clamp_(min=0).sqrt_()
+        distance = squared if counts_bits else squared.clamp_(min=0).sqrt_()  # of bits, products and sums are exact
         if codes[down.stop - 1] < codes[across.start]:
             kinds = [distance]
         else:
@@ -273,8 +281,8 @@ def _warnings(diagnosis: Diagnosis, *, num_classes: int, num_zero: int, metric: 
 
 
 def _check(rows: Tensor, codes: Tensor, metric: str, neighbours: int, worst: int, bins: int) -> None:
-    if metric not in ("cosine", "euclidean"):
-        raise ValueError(f'metric is {metric!r}: expected "cosine" or "euclidean"')
+    if metric not in ("cosine", "euclidean", "hamming"):
+        raise ValueError(f'metric is {metric!r}: expected "cosine", "euclidean" or "hamming"')
     if len(codes) != len(rows):
         raise ValueError(f"{len(codes)} labels for {len(rows)} embeddings: expected one label an embedding")
     if len(rows) < 2:

@@ -1,4 +1,4 @@
-"""Names of the metrics, and which K of R@K a gallery has room for."""
+"""Names of the metrics, and how many neighbours a gallery has room for."""
 
 from collections.abc import Sequence
 
@@ -31,3 +31,20 @@ def fitting_ks(ks: Sequence[int], num_candidates: int, *, exclude_self: bool) ->
     besides = " besides the query" if exclude_self else ""
     num_items = count_of(max(num_candidates, 0), "item", "items")
     return fitting, (f"{names} {'is' if len(too_large) == 1 else 'are'} left out: the gallery has only {num_items}{besides}",)
+
+
+def check_k(k: int, num_queries: int, num_items: int, exclude_self: bool) -> None:
+    """Refuses to look for more neighbours than there are, and to leave out queries that are not in the gallery."""
+    if exclude_self and num_queries > num_items:
+        raise ValueError(
+            f"exclude_self with {num_queries} queries and {num_items} gallery items: expected query i to be gallery row i; "
+            "pass the queries as gallery"
+        )
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise ValueError(f"k is {k!r}: expected a whole number of neighbours, 1 or more")
+    available = num_items - int(exclude_self)
+    if k > available:
+        raise ValueError(
+            f"k is {k} but the gallery has only {available} items{' besides the query itself' if exclude_self else ''}: "
+            f"ask for at most {available} neighbours or pass a larger gallery"
+        )

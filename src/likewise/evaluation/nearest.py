@@ -8,6 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from likewise.evaluation.binary import hamming_nearest
+from likewise.evaluation.metrics import check_k
 from likewise.evaluation.similarity import Embeddings, PairwiseSimilarity, coarse_float32, full_float32
 from likewise.evaluation.threads import for_each
 
@@ -35,27 +37,25 @@ def nearest(
     block: int | Literal["auto"] = "auto",
     ranking: Literal["exact", "fast"] = "exact",
 ) -> tuple[Tensor, Tensor]:
-    """The k gallery items nearest to each query: index (Q, k) int64, and similarity (cosine) or distance (Euclidean) (Q, k).
+    """The k gallery items nearest to each query: index (Q, k) int64, and similarity (cosine) or distance (Euclidean, Hamming) (Q, k).
 
     Nearest first; of equals the lower gallery index first. The order is that of `PairwiseSimilarity.exact`, in float64, which depends on
     the two vectors alone: it is the same for every block size and device, and copies of an item tie. The similarities are these too up to
     k = 32; beyond, those without a near tie are float32 products, right to rounding. `exclude_self` drops gallery row i for query i: by
     index, never by value.
 
+    metric: "cosine", "euclidean", or "hamming" for bits packed by `pack_bits`, whose distances are int64.
     block: queries and gallery items at once (memory grows with its square); the order does not depend on it.
     ranking: "exact", or "fast": four times as many candidates as asked for by a coarser matrix product (TF32 on CUDA, bfloat16 on
     CPUs that have it), compared again exactly.
     """
-    pairwise = PairwiseSimilarity.of(queries, gallery, metric)
-    num_queries, num_items = len(pairwise.queries), len(pairwise.gallery)
-    if exclude_self and num_queries > num_items:
-        raise ValueError(
-            f"exclude_self with {num_queries} queries and {num_items} gallery items: expected query i to be gallery row i; "
-            "pass the queries as gallery"
-        )
-    check_k(k, num_items - int(exclude_self), exclude_self)
     if ranking not in ("exact", "fast"):
         raise ValueError(f"ranking is {ranking!r}: expected 'exact' or 'fast'")
+    if metric == "hamming":  # as fast as it gets, and exact
+        return hamming_nearest(queries, gallery, k, exclude_self=exclude_self, block=block)
+    pairwise = PairwiseSimilarity.of(queries, gallery, metric)
+    num_queries = len(pairwise.queries)
+    check_k(k, num_queries, len(pairwise.gallery), exclude_self)
     index = torch.empty(num_queries, k, dtype=torch.int64, device=pairwise.queries.device)
     similarity = torch.empty(num_queries, k, dtype=pairwise.queries.dtype, device=pairwise.queries.device)
 
@@ -87,16 +87,6 @@ def search(
         pairwise.prepare()
         with coarse_float32() if is_fast else full_float32():
             for_each(lambda part: take(part, *find(pairwise, part, k, columns, exclude_self)), torch.split(rows, num_rows), rows.device)
-
-
-def check_k(k: int, available: int, exclude_self: bool) -> None:
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ValueError(f"k is {k!r}: expected a whole number of neighbours, 1 or more")
-    if k > available:
-        raise ValueError(
-            f"k is {k} but the gallery has only {available} items{' besides the query itself' if exclude_self else ''}: "
-            f"ask for at most {available} neighbours or pass a larger gallery"
-        )
 
 
 def block_shape(block: int | str, num_items: int, k: int, is_cuda: bool) -> tuple[int, int]:

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from likewise.evaluation.binary import hamming_ranks
+from likewise.evaluation.binary import check_packed
 from likewise.evaluation.labels import Labels, class_codes
 from likewise.evaluation.metrics import RETRIEVAL_METRICS, check_metrics, fitting_ks
+from likewise.evaluation.ranks.hamming_rows import HammingRows
 from likewise.evaluation.ranks.positives import Duplicates, PositiveRanks
 from likewise.evaluation.ranks.rank_counter import RankCounter, Wanted
 from likewise.evaluation.similarity import Embeddings, PairwiseSimilarity, full_float32
@@ -104,8 +105,10 @@ def per_query(
             scores[name][ranks.rows] = score_of_ranks(name, ranks)
 
     if metric == "hamming":
-        for ranks in hamming_ranks(embeddings, gallery, query_codes, gallery_codes, block):
-            take(ranks)
+        query_bits, gallery_bits = check_packed(embeddings, items)
+        num_rows = None if block == "auto" else _block_shape(block, query_bits)[0]
+        best_only = not (wanted.others or wanted.all)
+        HammingRows(query_bits, gallery_bits, exclude_self, best_only, num_rows).each(query_codes, gallery_codes, take)
     else:
         pairwise = PairwiseSimilarity.of(embeddings, gallery, metric)
         with full_float32():
@@ -115,7 +118,9 @@ def per_query(
 
 def rank_counter(pairwise: PairwiseSimilarity, exclude_self: bool, wanted: Wanted, block: int | str = "auto") -> RankCounter:
     """What finds the ranks of the positives in the order of the embedding."""
-    return RankCounter(pairwise, exclude_self, wanted, Duplicates.of(pairwise.gallery), *_block_shape(block, pairwise), symmetric=True)
+    return RankCounter(
+        pairwise, exclude_self, wanted, Duplicates.of(pairwise.gallery), *_block_shape(block, pairwise.queries), symmetric=True
+    )
 
 
 def score_of_ranks(name: str, ranks: PositiveRanks) -> Tensor:
@@ -131,9 +136,9 @@ def score_of_ranks(name: str, ranks: PositiveRanks) -> Tensor:
     return torch.where(hit, precision, 0.0).sum(dim=1) / count
 
 
-def _block_shape(block: int | str, pairwise: PairwiseSimilarity) -> tuple[int, int]:
+def _block_shape(block: int | str, queries: Tensor) -> tuple[int, int]:
     if block == "auto":
-        return (8192, 4096) if pairwise.queries.is_cuda else (1024, 1024)
+        return (8192, 4096) if queries.is_cuda else (1024, 1024)
     if isinstance(block, bool) or not isinstance(block, int) or block < 1:
         raise ValueError(f"block is {block!r}: expected 'auto' or a whole number of rows, 1 or more")
     return block, block

@@ -75,7 +75,7 @@ def score(
     """
     check_metrics(metrics)
     rerankers = {how if isinstance(how, str) else repr(how): make_reranker(how) for how in rerank}
-    if rerankers and metric != "cosine":
+    if rerankers and metric == "euclidean":
         raise ValueError(f"metric is {metric!r} and rerank is {rerank!r}: re-ranking compares by cosine; leave out one of them")
     say = on_step or (lambda _: None)
     retrieval = [name for name in RETRIEVAL_METRICS if name in metrics]
@@ -105,8 +105,11 @@ def score(
                 in_doubt = intervals_in_doubt(queries, bounds, unit=intervals)
             for name, reranker in rerankers.items():
                 say(f"re-ranking, {name}")
+                # of bits as -1 and +1, cosine orders as Hamming distance does, with the same ties
+                vectors = unpack_bits(embeddings) if metric == "hamming" else embeddings
+                others = unpack_bits(gallery) if metric == "hamming" and gallery is not None else gallery
                 reranked[name] = score_reranked(
-                    embeddings, labels, reranker, queries, gallery=gallery, gallery_labels=gallery_labels, unit=intervals, seed=seed
+                    vectors, labels, reranker, queries, gallery=others, gallery_labels=gallery_labels, unit=intervals, seed=seed
                 )
     if clustering:
         codes = class_codes(labels)[0]

@@ -95,6 +95,12 @@ class PositiveRanks:
     rank: Tensor  # (n, slots) int64; (1, slots) where all have the same
 
 
+def without_negatives(rows: Tensor, num_positives: int) -> PositiveRanks:
+    """Where every item is of the query's class there is nothing to compare."""
+    rank = torch.arange(1, num_positives + 1, device=rows.device)[None]
+    return PositiveRanks(rows, torch.full_like(rows, num_positives), rank)
+
+
 @dataclass(frozen=True)
 class Positives:
     """Positives of some queries, nearest first; missing ones have index -1 and similarity +inf."""

@@ -32,7 +32,7 @@ from likewise.evaluation.nearest import (
     worth_mirroring,
 )
 from likewise.evaluation.ranks.band_counts import BandCounts
-from likewise.evaluation.ranks.positives import Classes, Duplicates, PositiveRanks, Positives
+from likewise.evaluation.ranks.positives import Classes, Duplicates, PositiveRanks, Positives, without_negatives
 from likewise.evaluation.ranks.whole_rows import Take, WholeRows
 from likewise.evaluation.similarity import PairwiseSimilarity
 from likewise.evaluation.threads import for_each
@@ -86,7 +86,7 @@ class RankCounter:
         is_left = (classes.query_count > 0) & (num_positives > 0)
         is_all_there_is = is_left & (classes.gallery_count == len(self.pairwise.gallery))
         if bool(is_all_there_is.any()):
-            self._without_negatives(is_all_there_is[query_codes].nonzero().flatten(), int(num_positives.max()), take)
+            take(without_negatives(is_all_there_is[query_codes].nonzero().flatten(), int(num_positives.max())))
             return
         by_neighbours = not self.wanted.all and len(self.pairwise.gallery) <= MOST_COLUMNS
         few = num_positives <= FEW_POSITIVES
@@ -122,11 +122,6 @@ class RankCounter:
             num, width = num + queries.numel(), wider
         if part:
             yield part
-
-    def _without_negatives(self, rows: Tensor, num_positives: int, take: Take) -> None:
-        """Where every item is of the query's class there is nothing to compare."""
-        rank = torch.arange(1, num_positives + 1, device=rows.device)[None]
-        take(PositiveRanks(rows, torch.full_like(rows, num_positives), rank))
 
     def _by_search(self, is_left: Tensor, num_positives: Tensor, query_codes: Tensor, gallery_codes: Tensor, take: Take) -> None:
         """The rank of the best positive, as far as it is of interest, from the nearest of all items."""

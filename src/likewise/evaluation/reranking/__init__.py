@@ -13,7 +13,8 @@ from torch import Tensor
 
 from likewise.checks import known_name, require_frozen
 from likewise.configuration import from_table, value_of
-from likewise.evaluation.nearest import check_k, nearest
+from likewise.evaluation.metrics import check_k
+from likewise.evaluation.nearest import nearest
 from likewise.evaluation.reranking.k_reciprocal import KReciprocal
 from likewise.evaluation.similarity import Embeddings, PairwiseSimilarity
 from likewise.evaluation.threads import for_each
@@ -95,7 +96,7 @@ def rerank(
     re-ranker with its own: KReciprocal(k1=30). The similarity is that of the changed vectors, or for "k_reciprocal" 1 less its distance.
     """
     pairwise = PairwiseSimilarity.of(queries, gallery, "cosine")
-    check_k(k, len(pairwise.gallery) - int(gallery is None), gallery is None)
+    check_k(k, len(pairwise.queries), len(pairwise.gallery), gallery is None)
     return make_reranker(how).neighbours(pairwise.queries, None if gallery is None else pairwise.gallery, k)
 
 
