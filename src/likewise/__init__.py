@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from likewise.evaluation.scores import evaluate
     from likewise.explanation.matching import Explanation, explain
     from likewise.exporting.exporter import export
+    from likewise.integrity.check import check
     from likewise.losses import LOSSES
     from likewise.mining import MINERS
     from likewise.models.embedder import Embedder
@@ -39,6 +40,7 @@ __all__ = [
     "__version__",
     "adapt",
     "calibrate",
+    "check",
     "compare",
     "discover",
     "evaluate",
@@ -69,6 +71,7 @@ _WHERE = {
     "Objective": "likewise.objectives",
     "adapt": "likewise.adaptation.adapt",
     "calibrate": "likewise.evaluation.calibration",
+    "check": "likewise.integrity.check",
     "compare": "likewise.reports.comparison_report",
     "discover": "likewise.discovery.weight_search",
     "evaluate": "likewise.evaluation.scores",

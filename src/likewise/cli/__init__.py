@@ -26,7 +26,15 @@ from likewise.cli.streams import open_streams
 # What `likewise --help` lists, in this order.
 COMMANDS = {
     "Learn": (learning.compare, learning.adapt, learning.train, discover_commands.discover),
-    "Judge": (judging.embed, judging.evaluate, judging.calibrate, judging.doctor, judging.ledger, reproduce_commands.reproduce),
+    "Judge": (
+        judging.embed,
+        judging.evaluate,
+        judging.calibrate,
+        judging.doctor,
+        judging.check,
+        judging.ledger,
+        reproduce_commands.reproduce,
+    ),
     "At work": (
         search_commands.search,
         serve_commands.serve,

@@ -125,6 +125,20 @@ def doctor(
         raise typer.Exit(1)
 
 
+def check(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Runs, embedders, comparisons, indexes, exports, caches. Without: the cache and the ledger.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable to stdout, and nothing else.")] = False,
+) -> None:
+    """Verify byte by byte that FOLDERS are as they were written; exit code 1 where something is damaged or missing."""
+    with faults_in_words():
+        from likewise.terminal.commands.check_command import run_check
+
+        if not run_check(folders or [], as_json=as_json):
+            raise typer.Exit(1)
+
+
 def ledger(
     data: Annotated[str | None, typer.Argument(help="Only looks at the test classes of this folder, table or data set.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable to stdout, and nothing else.")] = False,

@@ -11,7 +11,6 @@ browser/          a page that searches an index, where one was given
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -24,11 +23,12 @@ from likewise.exporting.int8 import Int8Items, Int8Trial, int8_model, items_for_
 from likewise.exporting.offline_page import check_searchable, write_page
 from likewise.exporting.onnx_model import TOLERANCE, difference, onnx_model, onnx_packages, with_metadata
 from likewise.exporting.web_runtime import find_runtime
-from likewise.files import file_digest, write_folder, write_whole
+from likewise.files import write_folder, write_whole
 from likewise.models.embedder import Embedder
 from likewise.models.opening import model_home, open_model
 from likewise.models.weights.pretrained import WEIGHTS
 from likewise.progress import ProgressCallback
+from likewise.sealing import digests_below, sealed_json
 from likewise.search.index import Index
 from likewise.training.runs.run_embeddings import OnNote, open_again, own_split
 
@@ -100,10 +100,10 @@ def export(
                 write_whole(unfinished / file, files("likewise.exporting").joinpath("examples", source).read_bytes())
         of_run = (home / CARD).read_text(encoding="utf-8") if home is not None and (home / CARD).is_file() else None
         write_whole(unfinished / CARD, card_text(description, embedder, int8=trial, page=page, of_run=of_run).encode())
-        files_here = sorted(path for path in unfinished.iterdir() if path.is_file())
-        description["files"] = {path.name: {"bytes": path.stat().st_size, "sha256": file_digest(path)} for path in files_here}
+        digests = digests_below(unfinished)
+        description["files"] = {name: {"bytes": (unfinished / name).stat().st_size, "sha256": digest} for name, digest in digests.items()}
         description["page"] = None if page is None else page.as_posix()
-        write_whole(unfinished / DESCRIPTION, f"{json.dumps(description, indent=2)}\n".encode())
+        write_whole(unfinished / DESCRIPTION, sealed_json(description))
     return Exported(Path(folder), description, largest, trial, None if page is None else Path(folder) / page)
 
 

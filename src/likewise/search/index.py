@@ -32,6 +32,7 @@ from likewise.ray_session import RaySession
 from likewise.search.adding import Added, add_images, vectors_of
 from likewise.search.filters import Condition, Filter, parse_condition
 from likewise.search.hits import Hit, Hits
+from likewise.search.index_digests import write_digests
 from likewise.search.index_folder import (
     DESCRIPTION,
     MODEL,
@@ -251,6 +252,7 @@ class Index:
             shutil.copytree(self.folder / MODEL, unfinished / MODEL)
             self.store.copy(unfinished / STORE)
             shutil.copy(self.folder / DESCRIPTION, unfinished / DESCRIPTION)
+            write_digests(unfinished, unfinished / STORE, {})
 
     def close(self) -> None:
         """Lets go of files and connections; an index that was not saved is gone."""

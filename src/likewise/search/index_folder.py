@@ -23,6 +23,7 @@ from likewise.formats.settings_files import read_sealed_table
 from likewise.models.bundle import DESCRIPTION as EMBEDDER
 from likewise.models.embedder import Embedder
 from likewise.sealing import Damaged, sealed_json
+from likewise.search.index_digests import check_index, take_digests, write_digests
 from likewise.search.stores import STORES
 from likewise.search.vector_store import VectorStore
 
@@ -47,6 +48,7 @@ def create_index_folder(folder: Path, embedder: Embedder, store: str, options: M
         embedder.save(unfinished / MODEL)
         kind.create(unfinished / STORE, embedder.network.width_of(embedder.network.spec.levels), **options).close()
         write_description(unfinished, IndexDescription(store, model_digest(unfinished / MODEL), kind.kept_options(options)))
+        write_digests(unfinished, unfinished / STORE, {})
 
 
 def write_description(folder: Path, description: IndexDescription) -> None:
@@ -81,6 +83,8 @@ def read_description(folder: Path) -> IndexDescription:
 
 
 def open_store(folder: Path, description: IndexDescription) -> VectorStore:
+    """The store, after its files were held against their digests."""
+    check_index(folder, folder / STORE)
     return STORES[known_name("store", description.store, STORES)].open(folder / STORE)
 
 
@@ -99,7 +103,7 @@ def model_digest(folder: Path) -> str:
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Nobody else writes to the index inside; a ValueError says who does."""
+    """Nobody else writes to the index inside; a ValueError says who does. In the end the digests of its files are written down."""
     lock = locked(folder / LOCK, timeout=0)
     try:
         lock.acquire()
@@ -108,7 +112,9 @@ def only_writer(folder: Path) -> Iterator[None]:
     try:
         about = {"process": os.getpid(), "machine": platform.node(), "since": time.time(), "command": command_line()}
         write_whole(folder / WRITER, json.dumps(about).encode())
+        before = take_digests(folder)
         yield
+        write_digests(folder, folder / STORE, before)
     finally:
         (folder / WRITER).unlink(missing_ok=True)
         lock.release()
