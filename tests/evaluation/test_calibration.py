@@ -10,7 +10,7 @@ from scipy.special import ndtr
 from scipy.stats import binomtest
 
 import likewise
-from likewise.evaluation.calibration import STEP, Asked, Calibration
+from likewise.evaluation.calibration import STEP, Asked, Calibration, class_pairs
 from likewise.evaluation.calibration.class_bounds import is_bounded, least_units, least_where, log_evidence, pairings
 from likewise.evaluation.calibration.class_pairs import ClassPairs
 from likewise.evaluation.calibration.match_probability import MatchProbability, SimilarityHistogram
@@ -287,3 +287,26 @@ def test_what_a_user_hands_in():
     ):
         with pytest.raises(ValueError, match=words):
             likewise.calibrate(**{"embeddings": vectors, "labels": labels} | arguments)
+
+
+def test_counting_in_parts_changes_nothing(monkeypatch):
+    rng = np.random.default_rng(4)
+    labels = np.repeat(np.arange(12), [1, 2, 3, 5, 40, 2, 9, 1, 6, 33, 2, 2])
+    vectors = rng.normal(size=(12, 6))[labels] + rng.normal(size=(len(labels), 6))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    pairs = ClassPairs.of(lambda some, others: vectors[some] @ vectors[others].T, labels, np.random.default_rng(0))
+    steps = np.arange(-900, 1000, 100)
+    chosen = rng.random(len(pairs.between.start)) < 0.5
+    for unit, (start, count) in enumerate(zip(pairs.within.start, pairs.within.counts, strict=True)):
+        of_class = np.flatnonzero(labels == pairs.within_class[unit])
+        assert count == min(len(of_class), 32) * (min(len(of_class), 32) - 1) // 2
+        if len(of_class) <= 32:
+            expected = (vectors[of_class] @ vectors[of_class].T)[np.triu_indices(len(of_class), 1)]
+            np.testing.assert_allclose(pairs.within.values[start : start + count], expected, rtol=1e-5, atol=1e-6)
+    rates = [pairs.between.rates(step * 0.001).mean() for step in steps]
+    found = []
+    for part in (class_pairs.PART, 50, 1):
+        monkeypatch.setattr(class_pairs, "PART", part)
+        found.append((pairs.between.mean_rates(steps, 0.001), pairs.between.histogram(chosen).weight))
+        np.testing.assert_allclose(found[-1][0], rates, rtol=1e-9)
+        np.testing.assert_allclose(found[-1][1], found[0][1], rtol=1e-9)

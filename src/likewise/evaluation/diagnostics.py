@@ -16,7 +16,7 @@ from torch import Tensor
 from likewise.evaluation.binary import check_packed, unpack_bits
 from likewise.evaluation.labels import Labels, class_codes
 from likewise.evaluation.nearest import nearest
-from likewise.evaluation.similarity import Embeddings, as_embeddings, full_float32
+from likewise.evaluation.similarity import Embeddings, as_embeddings, full_float32, square_norms
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 FINE = 100  # quantiles are read from bins this many times finer than the histogram's
@@ -99,8 +99,8 @@ def diagnose(
     else:
         index, near = nearest(packed, packed, k, metric="hamming", exclude_self=True)
     singular_values, effective_rank = spectrum(rows)
-    if packed is None:
-        rows = rows - rows.mean(dim=0)  # distances stay, and lose no digits to a common offset
+    if packed is None:  # distances stay, and lose no digits to a common offset
+        rows = rows.sub_(rows.mean(dim=0)) if metric == "cosine" else rows - rows.mean(dim=0)
     with full_float32():
         distances = _all_distances(rows, codes, bins, counts_bits=packed is not None)
 
@@ -207,15 +207,16 @@ def _separation(intra: Tensor, inter: Tensor) -> float:
 
 def spectrum(rows: Tensor) -> tuple[Tensor, float]:
     """Singular values (d,) of the centred rows, falling, from the d x d Gram matrix in float64, and their effective rank; see diagnose."""
-    length = float(rows.double().square().sum(dim=1).mean().sqrt())
-    centred = rows - rows.mean(dim=0)
-    gram = torch.zeros(centred.shape[1], centred.shape[1], dtype=torch.float64, device=centred.device)
-    for part in torch.split(centred, 8192):
-        gram += part.double().T @ part.double()
+    length = float(square_norms(rows).mean().sqrt())
+    mean = rows.mean(dim=0)
+    gram = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
+    for part in torch.split(rows, 8192):
+        centred = (part - mean).double()
+        gram += centred.T @ centred
     values = torch.linalg.eigvalsh(gram).flip(0)
     values = torch.where(values > values[0] * 1e-12, values, 0).clamp(min=0).sqrt()  # below is rounding of the Gram matrix, not rank
     # rows that are all alike still differ from their mean in the last bits
-    if float(values[0]) <= 8 * torch.finfo(centred.dtype).eps * length * math.sqrt(len(centred)):
+    if float(values[0]) <= 8 * torch.finfo(rows.dtype).eps * length * math.sqrt(len(rows)):
         return torch.zeros_like(values), 0.0
     share = values / values.sum()
     return values, float(torch.special.entr(share).sum().exp())

@@ -17,6 +17,7 @@ Similarity = Callable[[Indices, Indices], Similarities]  # of some items and som
 
 ITEMS_OF_A_CLASS = 32  # at most so many, drawn at random: more tell little more of a class
 MOST_WAYS = 64  # ways to put all classes into pairs
+PART = 1 << 22  # similarities that are counted at once, several times 8 bytes each
 MOST_SIMILARITIES = 1 << 25  # between classes; fewer ways where classes are many and large
 
 
@@ -37,13 +38,26 @@ class Runs:
 
     def mean_rates(self, steps: Indices, step: float) -> Array:
         """The mean over units of `rates` at many rising multiples of a step."""
-        at = np.searchsorted((steps * step).astype(np.float32), self.values, side="right")  # so many thresholds are reached
-        weight = np.bincount(at, weights=np.repeat(1 / self.counts, self.counts), minlength=len(steps) + 1)
+        thresholds = (steps * step).astype(np.float32)
+        weight = np.zeros(len(steps) + 1)
+        for units, values in self._parts():
+            at = np.searchsorted(thresholds, values, side="right")  # so many thresholds are reached
+            weight += np.bincount(at, weights=np.repeat(1 / self.counts[units], self.counts[units]), minlength=len(weight))
         return np.asarray(weight[::-1].cumsum()[::-1][1:] / len(self.start))
 
     def histogram(self, chosen: npt.NDArray[np.bool_]) -> SimilarityHistogram:
         """Of some units, all weighing the same."""
-        return SimilarityHistogram.of(self.values, np.repeat(chosen / self.counts, self.counts))
+        weights = chosen / self.counts
+        return SimilarityHistogram.of((values, np.repeat(weights[units], self.counts[units])) for units, values in self._parts())
+
+    def _parts(self) -> Iterator[tuple[slice, Similarities]]:
+        """Units and their similarities, about PART of these at a time."""
+        ends = np.append(self.start, len(self.values))
+        first = 0
+        while first < len(self.start):
+            last = max(first + 1, int(np.searchsorted(ends, ends[first] + PART, side="right")) - 1)
+            yield slice(first, last), self.values[ends[first] : ends[last]]
+            first = last
 
 
 @dataclass(frozen=True)
@@ -60,21 +74,20 @@ class ClassPairs:
     @classmethod
     def of(cls, similarity: Similarity, codes: Indices, rng: np.random.Generator) -> ClassPairs:
         """codes (items,): 0 .. classes - 1, each at least once. At least two classes, and one with two items."""
-        items = [_some(np.flatnonzero(codes == code), rng) for code in range(int(codes.max()) + 1)]
+        members = np.split(np.argsort(codes, kind="stable"), np.bincount(codes).cumsum()[:-1])
+        items = [_some(of_class, rng) for of_class in members]
         sizes = np.array([len(some) for some in items])
         ways = int(np.clip(MOST_SIMILARITIES / (len(items) / 2 * float(sizes.mean()) ** 2), 1, MOST_WAYS))
         drawn = np.sort(pairings(len(items), ways, rng), axis=2)
         keys, groups = np.unique(drawn[..., 0] * len(items) + drawn[..., 1], return_inverse=True)
         pairs = np.stack([keys // len(items), keys % len(items)], axis=1)
         several = np.flatnonzero(sizes > 1)
-        within = [similarity(items[code], items[code])[np.triu_indices(sizes[code], 1)] for code in several]
-        between = np.concatenate(list(_between(similarity, items, pairs)))
-        counts = sizes[pairs[:, 0]] * sizes[pairs[:, 1]]
+        of_one = (similarity(items[code], items[code])[np.triu_indices(sizes[code], 1)] for code in several)
         return cls(
             num_classes=len(items),
-            within=Runs(np.concatenate(within), _starts(sizes[several] * (sizes[several] - 1) // 2)),
+            within=_runs(of_one, sizes[several] * (sizes[several] - 1) // 2),
             within_class=several,
-            between=Runs(between, _starts(counts)),
+            between=_runs(_between(similarity, items, pairs), sizes[pairs[:, 0]] * sizes[pairs[:, 1]]),
             between_classes=pairs,
             groups=groups.reshape(drawn.shape[:2]),
         )
@@ -99,8 +112,14 @@ def _some(items: Indices, rng: np.random.Generator) -> Indices:
     return items if len(items) <= ITEMS_OF_A_CLASS else rng.choice(items, ITEMS_OF_A_CLASS, replace=False)
 
 
-def _starts(counts: Indices) -> Indices:
-    return np.cumsum(counts) - counts
+def _runs(parts: Iterator[Similarities], counts: Indices) -> Runs:
+    """From similarities that come one after the other."""
+    values = np.empty(counts.sum(), dtype=np.float32)
+    done = 0
+    for part in parts:
+        values[done : done + len(part)] = part
+        done += len(part)
+    return Runs(values, np.cumsum(counts) - counts)
 
 
 def _between(similarity: Similarity, items: list[Indices], pairs: Indices) -> Iterator[Similarities]:

@@ -8,7 +8,7 @@ between. Its reliability is that on classes it was not fitted on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,10 +56,13 @@ class SimilarityHistogram:
     weight: Array
 
     @staticmethod
-    def of(similarities: npt.NDArray[np.float32], weights: Array) -> SimilarityHistogram:
+    def of(parts: Iterable[tuple[npt.NDArray[np.float32], Array]]) -> SimilarityHistogram:
+        """From similarities with their weights, part by part."""
         num_bins = round(2 / BIN)
-        at = np.clip(((similarities + 1) / BIN).astype(np.int64), 0, num_bins - 1)
-        weight = np.bincount(at, weights=weights, minlength=num_bins)
+        weight = np.zeros(num_bins)
+        for similarities, weights in parts:
+            at = np.clip(((similarities + 1) / BIN).astype(np.int64), 0, num_bins - 1)
+            weight += np.bincount(at, weights=weights, minlength=num_bins)
         return SimilarityHistogram(weight / weight.sum())
 
     @property
