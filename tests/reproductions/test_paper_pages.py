@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from likewise.reports.drawing import drawing
+from likewise.reproductions.benches import KS
 from likewise.reproductions.pages import write_markdown, write_pages
 from likewise.reproductions.pages.claim_summary import (
     all_claims,
@@ -273,6 +274,20 @@ def test_what_was_trained_is_said_on_top(reproduction: Reproduction, tmp_path: P
         assert "Not the paper" in file.read_text(encoding="utf-8")
         assert "difference |" not in file.read_text(encoding="utf-8")
     assert unlike_the_paper(made_part(item, item.part("cub-resnet50"), np.random.default_rng(0))) == ""
+
+
+def test_recall_that_only_benches_have_is_not_shown() -> None:
+    """A bench has nine scores of recall for all items; a page has those that the part asks for, and a curve has colours for them."""
+    item = load_item("nra/figure-3")
+    part = item.part("cub-features")
+    made = made_part(item, part, np.random.default_rng(0))
+    for row in made.rows.values():
+        row.scores.update({f"R@{k}": row.scores["R@1"] for k in KS})
+    result = ItemResult(item, {part.name: made}, {}, ())
+    assert side_by_side(result, part).others == tuple(f"R@{k}" for k in part.conditions().ks[1:])
+    with drawing():
+        for picture in pictures(result):
+            picture.make()
 
 
 def test_what_somebody_wrote_stands_on_top(reproduction: Reproduction, tmp_path: Path) -> None:

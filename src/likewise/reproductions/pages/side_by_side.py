@@ -7,7 +7,7 @@ from typing import Any
 
 from likewise.comparison.results import Estimate
 from likewise.protocols import Protocol
-from likewise.reproductions.paper_item import REPORTED, PaperItem, PaperPart
+from likewise.reproductions.paper_item import REPORTED, PaperItem, PaperPart, scores_of
 from likewise.reproductions.reproduction import ItemResult, PartResult
 from likewise.wording import NONE, count_of, listed
 
@@ -85,7 +85,7 @@ def side_by_side(result: ItemResult, part: PaperPart) -> SideBySide:
     return SideBySide(
         part=part,
         score=item.score,
-        others=_other_scores(item, lines, comparable),
+        others=_other_scores(item, part, lines, comparable),
         lines=tuple(lines),
         of_paper=(item.part(beside).title or beside) if beside else "",
         is_comparable=comparable,
@@ -156,11 +156,12 @@ def _line(item: PaperItem, part: PaperPart, name: str, published: dict[str, floa
     return Line(name, row.title or name, row.note, why, scores, "; ".join(filter(None, (_words(own), tuned))))
 
 
-def _other_scores(item: PaperItem, lines: list[Line], comparable: bool) -> tuple[str, ...]:
-    """Those that the paper has; of another data set, those that we have."""
+def _other_scores(item: PaperItem, part: PaperPart, lines: list[Line], comparable: bool) -> tuple[str, ...]:
+    """Those that the paper has; of another data set, those of ours that the part's protocol asks for: benches have more."""
     names = dict.fromkeys(name for line in lines for name, pair in line.scores.items() if pair.published is not None)
     if not names or not comparable:
-        names = dict.fromkeys(name for line in lines for name, pair in line.scores.items() if pair.ours is not None)
+        asked = scores_of(part.conditions())
+        names = dict.fromkeys(name for line in lines for name, pair in line.scores.items() if pair.ours is not None and name in asked)
     shown = [name for name in names if name.startswith(SHOWN) and name not in (item.score, REPORTED, *CLUSTERING_VARIANTS)]
     return tuple(sorted(shown, key=lambda name: int(name[2:]) if name.startswith("R@") else 10**9))  # stable: recall by K, then the rest
 
