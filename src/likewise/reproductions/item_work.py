@@ -72,6 +72,9 @@ def _work_of_part(item: PaperItem, part: PaperPart, supplies: Supplies, folder: 
     for name, row in item.rows_of(part).items():
         if not row.method:
             continue
+        if name in part.cannot:
+            reasons[name] = part.cannot[name]
+            continue
         asked = item.conditions(part, name)
         try:
             protocol = _run_under(supplies, part, asked)

@@ -79,6 +79,7 @@ class PaperPart:
     method_settings: dict[str, Any] = field(default_factory=dict)  # of every row's method: one head where there are features of one level
     rows: tuple[str, ...] = ()  # empty: all of the item's
     row_conditions: dict[str, dict[str, Any]] = field(default_factory=dict)  # row -> settings of the protocol for it alone, in this part
+    cannot: dict[str, str] = field(default_factory=dict)  # row -> why it would mean nothing in this part, so that it is not run
     x: float | None = None  # where parts are the points of curves
     series: str = ""  # which of several such curves it belongs to; parts of one series are what claims over parts set against each other
     stands_for: str = ""  # the part that it is in another series, to claims over parts: 64 dimensions on other features
@@ -201,7 +202,7 @@ class PaperItem:
         for part in self.parts:
             known_name(f"data of part {part.name} of {self.name}", part.data, READERS)
             protocol = part.conditions()
-            for name in (*part.rows, *part.row_conditions):
+            for name in (*part.rows, *part.row_conditions, *part.cannot):
                 known_name(f"row of part {part.name} of {self.name}", name, self.rows)
             if part.stands_for:
                 known_name(f"part that {part.name} of {self.name} stands for", part.stands_for, self.part_names)
