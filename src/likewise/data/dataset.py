@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,18 @@ class Dataset:
 
         if self.class_groups is not None and len(self.class_groups) != len(self.class_names):
             raise ValueError(f"{self.name}: {len(self.class_groups)} groups for {len(self.class_names)} classes: every class needs one")
+
+    @staticmethod
+    def from_torch(dataset: Any, *, name: str = "torch", parts: Sequence[Part] | None = None) -> Dataset:
+        """A torch Dataset of (item, label): torchvision's folders by their paths, others read into memory once, item by item.
+
+        Items are vectors, Pillow images, or pixels in 8 bits or from 0 to 1, all of one size. A transform of paths is not made, one of
+        others is made once: random changes are the protocol's to make. Labels are numbers, named by its `classes` where it has them,
+        or texts.  parts: "train" or "test" of every item, where they are fixed.
+        """
+        from likewise.data.from_torch import dataset_of_torch
+
+        return dataset_of_torch(dataset, name, parts)
 
     def __len__(self) -> int:
         return len(self.labels)
