@@ -23,6 +23,16 @@ from tests.losses.oracles import batch
 WORLD = 2
 SHARES = {"even": slice(0, 7), "uneven": slice(0, 4)}  # the first rank's; the second has the rest
 MINED = [(name, miner) for name in ("raw", "lifted", "histogram", "proxy_nca") for miner in ("vthm", "hard", "semihard")]
+WEIGHED: list[tuple[Case, dict[str, Any]]] = [
+    *((Case(name), {}) for name in ("raw", "lifted", "histogram", "prototypical", "proxy_nca")),
+    (Case("triplet"), {"reduce": "pairs"}),
+    (Case("triplet"), {"reduce": "nonzero"}),
+    (Case("raw"), {"singletons": "keep"}),
+]
+
+
+def weights_of_items() -> Tensor:
+    return torch.arange(14, dtype=torch.float64) % 4
 
 
 def share(kind: str, rank: int) -> slice:
@@ -41,6 +51,10 @@ def of_every_case(rank: int) -> dict[str, Any]:
                 objective = make(case, gather=True, block=block)
                 result = outcome(objective, objective, embeddings[own], labels[own])
                 found[f"{kind} {case} {block}"] = (result.value, result.gradients)
+        for case, options in WEIGHED:
+            objective = make(case, gather=True, block=3, **options)
+            result = outcome(objective, objective, embeddings[own], labels[own], weights=weights_of_items()[own])
+            found[f"{kind} weighed {case} {options}"] = (result.value, result.gradients)
         for name, miner in MINED:
             objective = make(name, mining=miner, gather=True, block=3)
             result = outcome(objective, objective, embeddings[own], labels[own])

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from .cases import CASES, Case, Outcome, assert_same, make, outcome
-from .distributed_worker import DDP_CASES, MINED, SHARES, WORLD, Trained, ddp_batch
+from .distributed_worker import DDP_CASES, MINED, SHARES, WEIGHED, WORLD, Trained, ddp_batch, weights_of_items
 from .losses.oracles import batch
 
 WORKER = Path(__file__).with_name("distributed_worker.py")
@@ -68,6 +68,15 @@ def test_two_processes_mine_as_one(ranks: list[dict[str, Any]], name: str, miner
     objective = make(name, mining=miner, block=None)
     expected = outcome(objective, objective, embeddings, labels)
     assert_same(joined(ranks, "cases", f"{kind} {name} {miner}"), expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("case", "options"), WEIGHED, ids=str)
+@pytest.mark.parametrize("kind", SHARES)
+def test_two_processes_weigh_as_one(ranks: list[dict[str, Any]], case: Case, options: dict[str, Any], kind: str) -> None:
+    embeddings, labels = batch("unbalanced", 8)
+    objective = make(case, block=None, **options)
+    expected = outcome(objective, objective, embeddings, labels, weights=weights_of_items())
+    assert_same(joined(ranks, "cases", f"{kind} weighed {case} {options}"), expected, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,9 @@ def _slope(loss: PairLoss, objective: Objective, rows: Rows) -> tuple[Tensor, Te
     engine = _Given(rows, similarity, squares)
     with torch.enable_grad():
         try:
-            value, _ = loss_of_rows(loss, rows, engine, traits=objective.traits, miner=objective.miner, ranks=None)
+            value, _ = loss_of_rows(
+                loss, rows, engine, traits=objective.traits, miner=objective.miner, ranks=None, reduction=objective.reduction
+            )
         except NotPairsAloneError as error:
             raise ValueError(
                 f"{name} looks at similarities between references, which are pairs of anchors only where a batch meets itself: "

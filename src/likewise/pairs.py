@@ -77,6 +77,7 @@ class Pairs:
     negatives: Side
     anchor_labels: Tensor  # (anchors,)
     dim: int  # of the embedding space
+    weights: Tensor | None = None  # (anchors,) of each anchor in the mean over them; None: all alike
     noise: Tensor | None = None  # (anchors, 1) one uniform number a row, for miners that draw
     statistic: Tensor | None = None  # (references,) the loss's own statistic of each reference's row
     between: Tensor | None = None  # (m, references) rows of some or all references against all, for losses that look there

@@ -26,6 +26,7 @@ class BlockTensors(TypedDict):
     columns: Tensor | None  # (a, k)
     exists: Tensor | None  # (a, k)
     noise: Tensor | None  # (a, 1)
+    weights: Tensor | None  # (a,)
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Rows:
     unit: bool = True  # all vectors have length 1
     grouping: Grouping | None = None
     noise: Tensor | None = None  # (n, 1)
+    weights: Tensor | None = None  # (n,) of each anchor in the mean over them
     statistic: Tensor | None = None  # (r,)
 
     @property
@@ -126,6 +128,7 @@ class Rows:
             "columns": columns,
             "exists": exists,
             "noise": None if self.noise is None else self.noise[rows],
+            "weights": None if self.weights is None else self.weights[rows],
         }
 
     def of_references(self, noise: Tensor | None) -> Rows:
@@ -144,6 +147,7 @@ class Rows:
             reference_items=items,
             grouping=None if self.grouping is None else Grouping.of(labels, labels),
             noise=noise,
+            weights=None,
         )
 
 
@@ -204,6 +208,7 @@ def pairs_of(
         anchor_labels=labels,
         dim=dim,
         noise=block["noise"],
+        weights=block["weights"],
         statistic=statistic,
         between=None if between is None else between.to(dtype),
         place=place,

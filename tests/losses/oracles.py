@@ -189,7 +189,11 @@ class Row:
 
 
 def mean_over_anchors(anchor_loss: Callable) -> Callable[..., Tensor]:
-    """The batch loss of a row loss: its mean over the anchors that have a positive and a negative."""
+    """The batch loss of a row loss: its mean over the anchors that have a positive and a negative.
+
+    `related(i, j)` says instead of labels what j is to i: above 0 a positive, below 0 a negative, 0 neither. `alone`: anchors with one side
+    count too. `together` makes the batch's loss of (anchor, its row, its value) instead of their mean.
+    """
 
     @functools.wraps(anchor_loss)
     def oracle(
@@ -199,26 +203,36 @@ def mean_over_anchors(anchor_loss: Callable) -> Callable[..., Tensor]:
         normalize: bool = True,
         proxies: None = None,
         mine: Miner | None = None,
+        related: Callable[[int, int], float] | None = None,
+        alone: bool = False,
+        together: Callable[[list[tuple[int, Row, Tensor]]], Tensor | float] | None = None,
         **settings: object,
     ) -> Tensor:
         classes = [int(label) for label in labels]
         x = vectors(embeddings, normalize)
         similarities = cosines(embeddings) if mine else []
 
+        def unmined(i: int) -> tuple[list[int], list[int]]:
+            if related is None:
+                return sides(classes, i)
+            others = [j for j in range(len(x)) if j != i]
+            return [j for j in others if related(i, j) > 0], [j for j in others if related(i, j) < 0]
+
         def sides_of(i: int) -> tuple[list[int], list[int]]:
             if mine is None:
-                return sides(classes, i)
+                return unmined(i)
             kept_positives, kept_negatives = mine(similarities, classes, i)
             return sorted(kept_positives), sorted(kept_negatives)
 
-        total, count = zero(embeddings), 0
+        values = []
         for i in range(len(x)):
-            positives, negatives = sides(classes, i)
-            if not positives or not negatives:
-                continue
-            total = total + anchor_loss(Row(x, classes, i, *sides_of(i), sides_of), **settings)
-            count += 1
-        return total / count if count else total
+            positives, negatives = unmined(i)
+            if (positives and negatives) or (alone and (positives or negatives)):
+                row = Row(x, classes, i, *sides_of(i), sides_of)
+                values.append((i, row, anchor_loss(row, **settings)))
+        if together is not None:
+            return zero(embeddings) + together(values)
+        return zero(embeddings) + mean([value for _, _, value in values])
 
     return oracle
 

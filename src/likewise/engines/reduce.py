@@ -3,29 +3,60 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from likewise.collective import Ranks
 from likewise.engines import Blocked, Dense, Engine
-from likewise.losses.loss import BatchLoss, PairLoss, PooledLoss, RowLoss, Traits, WithStatistic
+from likewise.losses.loss import BatchLoss, OverPairs, PairLoss, PooledLoss, RowLoss, Traits, WithStatistic
 from likewise.mining import Miner, mined, row_noise
 from likewise.pairs import Pairs, as_number
 from likewise.rows import RowFunction, Rows, statistics_dtype
 
+Reduce = Literal["anchors", "pairs", "nonzero"]
+Singletons = Literal["leave_out", "keep"]
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """What the loss of a batch is the mean of. `likewise.objective` says what each choice means."""
+
+    over: Reduce = "anchors"
+    singletons: Singletons = "leave_out"
+
+
+WHOLE_MEAN = Reduction()  # over the anchors that have a positive and a negative
+
 
 @dataclass(frozen=True)
 class MinedValues:
-    """A row loss after mining: each anchor's value and 1, or 0 and 0 for anchors that do not count."""
+    """A row loss after mining: what each anchor adds to the sum and to the number it is divided by; 0 and 0 if it does not count."""
 
     loss: RowLoss
     miner: Miner
+    reduction: Reduction = WHOLE_MEAN
 
     def __call__(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         valid = pairs.valid
-        values = self.loss.per_anchor(mined(self.miner, pairs))
-        return torch.where(valid, values, 0.0), as_number(valid, values.dtype)
+        if self.reduction.singletons == "keep":
+            valid = ~(pairs.positives.empty & pairs.negatives.empty)
+        kept = mined(self.miner, pairs)
+        values = self.loss.per_anchor(kept)
+        if self.reduction.over == "nonzero":
+            valid = valid & (values.detach() > 0)
+        counts = as_number(valid, values.dtype)
+        if pairs.weights is not None:
+            counts = counts * pairs.weights
+        if self.reduction.over == "pairs":
+            assert isinstance(self.loss, OverPairs)
+            terms = self.loss.num_terms(kept).detach()
+            counts = counts * terms
+            values = values if getattr(self.loss, "sums_terms", False) else values * terms
+        if pairs.weights is not None:
+            values = values * pairs.weights
+        return torch.where(valid, values, 0.0), counts
 
 
 @dataclass(frozen=True)
@@ -47,7 +78,8 @@ class MinedPool:
     miner: Miner
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        return self.loss.pooled(mined(self.miner, pairs))
+        sums = self.loss.pooled(mined(self.miner, pairs))
+        return sums if pairs.weights is None else sums * pairs.weights[:, None]
 
 
 @dataclass(frozen=True)
@@ -60,8 +92,17 @@ class WholeBatch:
         return self.loss.of_batch(pairs)[None]
 
 
-def loss_of_rows(loss: PairLoss, rows: Rows, engine: Engine, *, traits: Traits, miner: Miner, ranks: Ranks | None) -> tuple[Tensor, Tensor]:
-    """The loss of a batch and how many anchors counted in it.
+def loss_of_rows(
+    loss: PairLoss,
+    rows: Rows,
+    engine: Engine,
+    *,
+    traits: Traits,
+    miner: Miner,
+    ranks: Ranks | None,
+    reduction: Reduction = WHOLE_MEAN,
+) -> tuple[Tensor, Tensor]:
+    """The loss of a batch and how many anchors (or weights, or pairs) counted in it.
 
     With `ranks` the rows are this rank's share of a global batch and the result is that of the whole of it.
     """
@@ -89,7 +130,7 @@ def loss_of_rows(loss: PairLoss, rows: Rows, engine: Engine, *, traits: Traits, 
                     noise = row_noise(miner, rows.num_references, rows.references.device)
                     of_references = of_each(statistic, rows.of_references(noise))
                 rows = replace(rows, statistic=of_references)
-            values = MinedValues(loss, miner)
+            values = MinedValues(loss, miner, reduction)
             return mean_over_ranks(*engine.total(values, rows, parameters=parameters, between_references=between), ranks)
 
 
@@ -107,4 +148,4 @@ def mean_over_ranks(value: Tensor, count: Tensor, ranks: Ranks | None) -> tuple[
     """The mean of the values summed up in `value`, and how many they are; with `ranks`, those of all of them."""
     if ranks is not None:
         value, count = ranks.sum(value), ranks.sum(count)
-    return value / count.clamp_min(1), count
+    return value / torch.where(count > 0, count, 1.0), count

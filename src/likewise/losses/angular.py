@@ -38,3 +38,6 @@ class Angular(Loss):
         both = push.similarity[:, None, :] + pairs.positives_against_references()  # (a, positives, r)
         terms = 4 * square * both - 2 * (1 + square) * pull.similarity[..., None]
         return log1p_sum_exp(terms, push.mask[:, None, :])
+
+    def num_terms(self, pairs: Pairs) -> Tensor:
+        return pairs.positives.count

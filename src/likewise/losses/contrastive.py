@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -17,6 +18,11 @@ class Contrastive(Loss):
 
     threshold: float = 0.5  # lambda
 
+    sums_terms: ClassVar[bool] = True
+
     def per_anchor(self, pairs: Pairs) -> Tensor:
         pull, push = pairs.positives, pairs.negatives
         return masked_sum(torch.relu(push.similarity - self.threshold), push.mask) + masked_sum(1 - pull.similarity, pull.mask)
+
+    def num_terms(self, pairs: Pairs) -> Tensor:
+        return pairs.positives.count + pairs.negatives.count

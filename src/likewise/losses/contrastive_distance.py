@@ -22,3 +22,6 @@ class ContrastiveDistance(Loss):
         near = torch.relu(self.margin - push.distance).square()
         total = masked_sum(pull.squared_distance, pull.mask) + masked_sum(near, push.mask)
         return total / (pull.count + push.count).clamp_min(1)
+
+    def num_terms(self, pairs: Pairs) -> Tensor:
+        return pairs.positives.count + pairs.negatives.count

@@ -31,3 +31,6 @@ class Lifted(Loss):
         negatives = torch.logaddexp(self.statistic(pairs)[:, None], pull.per_column(pairs.statistic))
         hinge = torch.relu(negatives + pull.distance)
         return masked_mean(hinge.square() if self.squared else hinge, pull.mask) / 2
+
+    def num_terms(self, pairs: Pairs) -> Tensor:
+        return pairs.positives.count

@@ -8,7 +8,8 @@
 | `VectorLoss` | `of_vectors(vectors, labels) -> ()` | no function of pairs at all |
 
 A loss has exactly one form. It may add `penalty(anchors, references) -> ()`, a term of the vectors themselves, and a row loss
-`statistic(pairs) -> (a,)`, a number of each row that other rows may look at. None of them averages over anchors, normalises,
+`statistic(pairs) -> (a,)`, a number of each row that other rows may look at, and `num_terms(pairs) -> (a,)`, of how many pairs its value is
+the mean. None of them averages over anchors, normalises,
 gathers or knows devices.
 
 An object is of a form by the methods it has. Deriving from `Loss` is optional: it holds the traits' defaults and tells a type
@@ -75,6 +76,17 @@ class WithStatistic(Protocol, metaclass=ByMethods):
 
 
 @runtime_checkable
+class OverPairs(Protocol, metaclass=ByMethods):
+    """A row loss that is a mean (or with `sums_terms` a sum) of one term a pair or a triplet, so that a mean over all of them is meant."""
+
+    def per_anchor(self, pairs: Pairs) -> Tensor: ...
+
+    def num_terms(self, pairs: Pairs) -> Tensor:
+        """How many terms each row of a block has: (a,)."""
+        ...
+
+
+@runtime_checkable
 class WithPenalty(Protocol, metaclass=ByMethods):
     """A loss of pairs with a further term."""
 
@@ -103,6 +115,7 @@ class Traits:
     # time of (a, references, references) numbers.
     expands_positives: ClassVar[bool] = False
     between_references: ClassVar[bool] = False  # calls pairs.positives_against_references()
+    sums_terms: ClassVar[bool] = False  # a row's value is the sum of the terms that `num_terms` counts, not their mean
     proxies_per_class: int = 1  # how many proxies stand for a class
     num_support: int | None = None  # how many items of a class make its mean, for a loss that meets prototypes; None: half of them
     num_classes: int | None = None  # the loss has parameters for so many classes: labels must be below; None: any labels
@@ -152,7 +165,7 @@ def checked_loss(loss: object) -> AnyLoss:
 
 def _check_traits(name: str, loss: AnyLoss) -> None:
     traits = traits_of(loss)
-    for trait in ("normalize", "references_constant", "proxies_are_anchors", "expands_positives", "between_references"):
+    for trait in ("normalize", "references_constant", "proxies_are_anchors", "expands_positives", "between_references", "sums_terms"):
         if getattr(traits, trait) not in (True, False):
             raise ValueError(f"{name} {trait}={getattr(traits, trait)!r} must be True or False")
     if traits.meets not in get_args(Meets):

@@ -22,10 +22,19 @@ class Margin(Loss, nn.Module):
         self.boundary = nn.Parameter(torch.full((num_classes or 1,), float(boundary)))
 
     def per_anchor(self, pairs: Pairs) -> Tensor:
-        pull, push = pairs.positives, pairs.negatives
+        far, near = self._hinges(pairs)
+        total = masked_sum(far, pairs.positives.mask) + masked_sum(near, pairs.negatives.mask)
+        return total / _num_active(pairs, far, near).clamp_min(1)
+
+    def num_terms(self, pairs: Pairs) -> Tensor:
+        return _num_active(pairs, *self._hinges(pairs))
+
+    def _hinges(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         boundary = self.boundary.to(pairs.similarity.dtype)
         boundary = boundary[pairs.anchor_labels][:, None] if self.num_classes else boundary
-        far = torch.relu(pull.distance - boundary + self.margin)
-        near = torch.relu(boundary - push.distance + self.margin)
-        active = masked_count(pull.mask & (far > 0), far.dtype) + masked_count(push.mask & (near > 0), near.dtype)
-        return (masked_sum(far, pull.mask) + masked_sum(near, push.mask)) / active.clamp_min(1)
+        far = torch.relu(pairs.positives.distance - boundary + self.margin)
+        return far, torch.relu(boundary - pairs.negatives.distance + self.margin)
+
+
+def _num_active(pairs: Pairs, far: Tensor, near: Tensor) -> Tensor:
+    return masked_count(pairs.positives.mask & (far > 0), far.dtype) + masked_count(pairs.negatives.mask & (near > 0), near.dtype)

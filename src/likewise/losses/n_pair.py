@@ -29,3 +29,6 @@ class NPair(Loss):
 
     def penalty(self, anchors: Tensor, references: Tensor) -> Tensor:
         return self.norm_penalty * anchors.square().sum(-1).mean()
+
+    def num_terms(self, pairs: Pairs) -> Tensor:
+        return pairs.positives.count

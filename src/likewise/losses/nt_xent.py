@@ -23,3 +23,6 @@ class NTXent(Loss):
         pull, push = pairs.positives, pairs.negatives
         negatives = log_sum_exp(push.similarity / self.temperature, push.mask)
         return masked_mean(softplus(negatives[:, None] - pull.similarity / self.temperature), pull.mask)
+
+    def num_terms(self, pairs: Pairs) -> Tensor:
+        return pairs.positives.count

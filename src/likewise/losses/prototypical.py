@@ -31,3 +31,6 @@ class Prototypical(Loss):
         pull, push = pairs.positives, pairs.negatives
         others = log_sum_exp(-push.squared_distance, push.mask)
         return masked_mean(softplus(others[:, None] + pull.squared_distance), pull.mask)
+
+    def num_terms(self, pairs: Pairs) -> Tensor:
+        return pairs.positives.count

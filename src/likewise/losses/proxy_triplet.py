@@ -25,3 +25,6 @@ class ProxyTriplet(Loss):
         own = masked_sum(pull.squared_distance, pull.mask)
         hinge = masked_mean(torch.relu(own[:, None] - push.squared_distance + self.margin), push.mask)
         return hinge.masked_fill(pull.empty, 0.0)
+
+    def num_terms(self, pairs: Pairs) -> Tensor:
+        return pairs.negatives.count * ~pairs.positives.empty

@@ -27,3 +27,6 @@ class SmoothAP(Loss):
         among_positives, among_all = soft_ranks(pairs, temperature=self.temperature)
         mask = pairs.positives.mask
         return (1 - masked_mean(among_positives / among_all, mask)).masked_fill(pairs.positives.empty, 0.0)
+
+    def num_terms(self, pairs: Pairs) -> Tensor:
+        return pairs.positives.count

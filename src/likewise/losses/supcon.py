@@ -25,3 +25,6 @@ class SupCon(Loss):
         own, others = pull.similarity / self.temperature, push.similarity / self.temperature
         everything = torch.logaddexp(log_sum_exp(own, pull.mask, empty=VERY_LOW), log_sum_exp(others, push.mask, empty=VERY_LOW))
         return (everything - masked_mean(own, pull.mask)).masked_fill(pull.empty, 0.0)
+
+    def num_terms(self, pairs: Pairs) -> Tensor:
+        return pairs.positives.count

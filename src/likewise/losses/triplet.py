@@ -41,6 +41,12 @@ class Triplet(Loss):
         partner = semihard_negative(positive, pull, negative, push)
         return masked_mean(torch.relu(positive - partner + self.margin), pull.mask).masked_fill(none, 0.0)
 
+    def num_terms(self, pairs: Pairs) -> Tensor:
+        positives, negatives = pairs.positives.count, pairs.negatives.count
+        if self.select == "all":
+            return positives * negatives
+        return (positives if self.select == "semihard" else positives.clamp_max(1)) * (negatives > 0)
+
     def _distance(self, side: Side) -> Tensor:
         return side.squared_distance if self.squared else side.distance
 
