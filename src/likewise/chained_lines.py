@@ -98,7 +98,7 @@ class ChainedLines:
     def _last_digest(self) -> str:
         try:
             return str(json.loads(self.last.read_text())["sha256"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
             return ""
 
 
@@ -109,7 +109,7 @@ def _about_last(digest: str) -> bytes:
 def _table(text: bytes) -> dict[str, Any] | None:
     try:
         entry = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) else None
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from likewise.checks import close_name, known_name
 from likewise.formats.settings_files import not_finite, toml_value
+from likewise.wording import quoted, shortened
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ def converted(value: Any, hint: Any, where: str) -> Any:
     origin, arguments = get_origin(hint), get_args(hint)
     unsound = next(not_finite(value, where), None)
     if unsound is not None:
-        raise ValueError(f"{unsound} is NaN or infinite: expected a number")
+        raise ValueError(f"{shortened(unsound, most=300)} is NaN or infinite: expected a number")
     if hint is Any:
         return value
     if hint is Named:
@@ -65,11 +66,11 @@ def converted(value: Any, hint: Any, where: str) -> Any:
     if origin is Literal:
         if value in arguments:
             return value
-        raise ValueError(f"{where} is {value!r}: expected one of {', '.join(map(repr, arguments))}")
+        raise ValueError(f"{where} is {quoted(value)}: expected one of {', '.join(map(repr, arguments))}")
     if origin is tuple and isinstance(value, (list, tuple)):
         return tuple(converted(entry, arguments[0], where) for entry in value)
     if origin is dict and isinstance(value, Mapping):
-        return {str(key): converted(entry, arguments[1], f"{where}.{key}") for key, entry in value.items()}
+        return {str(key): converted(entry, arguments[1], f"{where}.{shortened(str(key))}") for key, entry in value.items()}
     if is_dataclass(hint) and isinstance(value, Mapping):
         return from_table(hint, value, where=where)  # type: ignore[arg-type]
     if is_dataclass(hint) and isinstance(value, hint):  # type: ignore[arg-type]
@@ -86,10 +87,12 @@ def converted(value: Any, hint: Any, where: str) -> Any:
         meant = next((name for name, kind in get_type_hints(hint).items() if get_origin(kind) is Literal and value in get_args(kind)), None)
         if meant is not None:
             raise ValueError(
-                f"{where} is {value!r}: write {within}.{meant}={value}, as {within} has settings of its own ({', '.join(names)})"
+                f"{where} is {quoted(value)}: write {within}.{meant}={value}, as {within} has settings of its own ({', '.join(names)})"
             )
-        raise ValueError(f"{where} is {value!r}: expected a table of {', '.join(names)}; to set one of them, name it: {within}.{names[0]}")
-    raise ValueError(f"{where} is {value!r}: expected {getattr(hint, '__name__', str(hint))}")
+        raise ValueError(
+            f"{where} is {quoted(value)}: expected a table of {', '.join(names)}; to set one of them, name it: {within}.{names[0]}"
+        )
+    raise ValueError(f"{where} is {quoted(value)}: expected {getattr(hint, '__name__', str(hint))}")
 
 
 def with_settings(config: T, settings: Mapping[str, Any]) -> T:
@@ -111,10 +114,10 @@ def divided(settings: Mapping[str, Any], *, dotted: Iterable[str] = (), **kinds:
         if head not in owners:
             within = [known for known in dotted if known.rpartition(".")[2] == name]
             if within:
-                raise ValueError(f"unknown setting {head!r}: did you mean {' or '.join(map(repr, within))}?")
+                raise ValueError(f"unknown setting {quoted(head)}: did you mean {' or '.join(map(repr, within))}?")
             close = close_name(head, owners)
             hint = f"did you mean {close!r} ({owners[close]})?" if close else f"known are {', '.join(sorted(owners))}"
-            raise ValueError(f"unknown setting {head!r}: {hint}")
+            raise ValueError(f"unknown setting {quoted(head)}: {hint}")
         parts[owners[head]][name] = value
     return parts
 
@@ -176,7 +179,7 @@ def _with(config: Any, path: list[str], value: Any, name: str) -> Any:
     head, *rest = path
     if isinstance(config, Named):
         if rest:
-            raise ValueError(f"unknown setting {name!r}: {config.name} has no settings within {head!r}")
+            raise ValueError(f"unknown setting {quoted(name)}: {config.name} has no settings within {head!r}")
         if head == "name":  # another one has settings of its own
             return config if value == config.name else Named(str(value))
         return replace(config, settings=config.settings | {head: converted(value, Any, name)})
@@ -188,7 +191,7 @@ def _with(config: Any, path: list[str], value: Any, name: str) -> Any:
             raise ValueError(f"setting {name!r}: there is no {head} here; set {head}.name first")
         return replace(config, **{head: Named(str(value))})
     if rest and not is_dataclass(current):
-        raise ValueError(f"unknown setting {name!r}: {head} has no settings of its own")
+        raise ValueError(f"unknown setting {quoted(name)}: {head} has no settings of its own")
     return replace(config, **{head: _with(current, rest, value, name) if rest else converted(value, hint, name)})
 
 
@@ -199,7 +202,7 @@ def _named(value: Any, where: str) -> Named:
         return Named(value)
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
         return Named(value["name"], {key: entry for key, entry in value.items() if key != "name"})
-    raise ValueError(f"{where} is {value!r}: expected a table with a name")
+    raise ValueError(f"{where} is {quoted(value)}: expected a table with a name")
 
 
 def _one_of(value: Any, hints: tuple[Any, ...], where: str) -> Any:

@@ -60,7 +60,7 @@ def unsealed_json(stored: bytes, path: Path | str, *, mend: str) -> dict[str, An
     check_seal(stored, path, mend=mend)
     try:
         content = json.loads(stored)
-    except ValueError as fault:
+    except (ValueError, RecursionError) as fault:
         raise Damaged(f"{path} is damaged ({fault}): {mend}") from fault
     if not isinstance(content, dict):
         raise Damaged(f"{path} is damaged (it holds no table): {mend}")

@@ -32,6 +32,11 @@ def some_of(names: Iterable[str], *, most: int = 12) -> str:
     return f"{shown}, ... ({len(names):,} in all)" if len(names) > most else shown or "nothing"
 
 
+def shortened(text: str, *, most: int = 80) -> str:
+    """As long as a sentence can bear."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def ordinal(number: int) -> str:
     """ "first", "twelfth", "13th", "22nd"."""
     if 1 <= number <= len(_ORDINALS):

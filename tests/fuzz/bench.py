@@ -29,7 +29,7 @@ from .mutations import mutated
 
 SECONDS = 20.0  # of a case, by the clock of the processor; by the wall's, three times as many
 MEMORY = 1 << 30  # bytes that a case may ask for beyond what the process has
-LONGEST = 1500  # letters of a message
+LONGEST = 1500  # letters of a message, in a line or two
 ACCEPTED = ("result", "refused")
 
 
@@ -219,7 +219,7 @@ def _refusal(form: Format, fault: Exception, place: Path, name: str) -> tuple[st
     words = f"{os.fsdecode(fault.filename)}: {fault.strerror}" if isinstance(fault, OSError) and fault.filename is not None else str(fault)
     if not words.strip():
         return "unnamed", _where(fault)
-    if len(words) > LONGEST or len(words.splitlines()) > 1:
+    if len(words) > LONGEST or len(words.splitlines()) > 2:
         return "wordy", _where(fault)
     known = {part for file in place.rglob("*") for part in (file.name, file.stem)} | {Path(name).name, place.name}
     if form.is_named and not any(part in words for part in known):

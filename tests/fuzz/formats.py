@@ -748,9 +748,12 @@ def _save_split(folder: Path) -> None:
 
 def _split(folder: Path) -> Any:
     from likewise.data.splits import Split
+    from likewise.formats.settings_files import read_sealed_table
 
-    return Split.from_json(json.loads((folder / "split.json").read_text(errors="replace")), _pictures()).train
+    return Split.from_json(read_sealed_table(folder / "split.json"), _pictures()).train
 
+
+LEDGER_READS: dict[str, Read] = {"read": _ledger, "add": _ledger_grown}
 
 FORMATS: dict[str, Format] = {
     "vectors.npz": Format(
@@ -932,8 +935,12 @@ FORMATS: dict[str, Format] = {
     ),
     "drawing": Format(_save_drawing, {"glyphs/*": "npy"}, {"read": _drawing}, ("data/readers/glyph_cache.py",), is_sealed=True),
     "feature rows": Format(_save_rows, {"*.rows": "bytes"}, {"read": _rows}, ("models/frozen/feature_rows.py",)),
-    "ledger": Format(_save_ledger, {"*.jsonl": "json lines"}, {"read": _ledger, "add": _ledger_grown}, ("data/ledger.py",)),
-    "ledger/last": Format(_save_ledger, {"*.json": "json"}, {"read": _ledger, "add": _ledger_grown}, ("data/ledger.py",)),
+    "ledger": Format(
+        _save_ledger, {"*.jsonl": "json lines"}, {"read": _ledger, "add": _ledger_grown}, ("data/ledger.py", "chained_lines.py")
+    ),
+    "ledger/last": Format(
+        _save_ledger, {"*.json": "json"}, {"read": _ledger, "add": _ledger_grown}, ("data/ledger.py", "chained_lines.py")
+    ),
     "fold scores": Format(_save_folds, {"scores.jsonl": "json lines"}, {"read": _folds}, ("adaptation/fold_scores.py",)),
     "judgements.json": Format(_save_looks, {"judgements.json": "json"}, {"read": _looks}, ("reproductions/verdicts/looks.py",)),
 }

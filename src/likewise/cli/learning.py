@@ -169,11 +169,12 @@ def compare(
 def settings_of(changes: list[str]) -> dict[str, object]:
     """{"loss.margin": 0.3} of ["loss.margin=0.3"]."""
     from likewise.configuration import value_of
+    from likewise.wording import quoted
 
     settings = {}
     for change in changes:
         name, equals, value = change.partition("=")
         if not equals or not name.strip():
-            raise ValueError(f"--set {change!r}: expected key=value, such as loss.margin=0.3")
+            raise ValueError(f"--set {quoted(change)}: expected key=value, such as loss.margin=0.3")
         settings[name.strip()] = value_of(value.strip())
     return settings

@@ -96,7 +96,10 @@ def find_folder(path: Path, *, store: str | None = None) -> ComparisonFolder | N
     """The comparison of this folder; None if it holds none. A server's address is given again, as it may hold a password."""
     if not (path / MARK).exists():
         return None
-    mark = read_sealed_table(path / MARK, remedy="copy the whole folder again, or begin anew with another --out")
+    remedy = "copy the whole folder again, or begin anew with another --out"
+    mark = read_sealed_table(path / MARK, remedy=remedy)
+    if not all(isinstance(mark.get(name), str) for name in ("id", "store")):
+        raise ValueError(f"{path / MARK} is damaged (it does not say which comparison this is): {remedy}")
     if mark["store"] == DATABASE:
         if store is not None:
             raise ValueError(f"the comparison in {path} keeps its results in {DATABASE} there: leave --store out")

@@ -76,13 +76,18 @@ class Augmentation:
             if not 0 <= getattr(self, name) <= most:
                 raise ValueError(f"{name}={getattr(self, name)}: expected a number from 0 (unchanged) to {most:g}")
         for name in ("scale", "ratio", "erase_scale", "erase_ratio"):
-            low, high = getattr(self, name)
+            limits = getattr(self, name)
+            if len(limits) != 2:
+                raise ValueError(f"{name}={limits}: expected (low, high)")
+            low, high = limits
             if not 0 < low <= high or (name.endswith("scale") and high > 1):
                 raise ValueError(
                     f"{name}={getattr(self, name)}: expected (low, high), above 0{' and at most 1' if name.endswith('scale') else ''}"
                 )
-        if min(self.std) <= 0:
+        if len(self.std) != 3 or min(self.std) <= 0:
             raise ValueError(f"std={self.std}: expected three numbers above 0")
+        if len(self.mean) != 3:
+            raise ValueError(f"mean={self.mean}: expected three numbers")
 
     @property
     def colours(self) -> bool:

@@ -77,9 +77,14 @@ class Split:
         """The split again, over the same data set: checked by the fingerprint and by the digest of the test items."""
         if stored.get("format") != FORMAT:
             raise ValueError(f"this is not a stored split: its format is {stored.get('format')!r}, expected {FORMAT!r}")
-        _check_fingerprint(dataset, stored["fingerprint"])
-        train = from_ranges(stored["train"])
-        made = _split(dataset, train, stored["fingerprint"], seed=stored["seed"], official=stored["official"], record=record)
+        try:
+            fingerprint, seed, official = (stored[name] for name in ("fingerprint", "seed", "official"))
+            train = _stored_indices(stored["train"], len(dataset))
+            seed = int(seed)
+        except (KeyError, TypeError, ValueError, OverflowError) as fault:
+            raise ValueError(f"the stored split is damaged ({fault!r:.200}): make the split again") from fault
+        _check_fingerprint(dataset, str(fingerprint))
+        made = _split(dataset, train, str(fingerprint), seed=seed, official=official, record=record)
         if made.to_json() != {name: value for name, value in stored.items() if name != "seal"}:  # of a file that was read as it is
             raise ValueError("the stored split does not fit its own digest: the file was changed; make the split again")
         return made
@@ -190,6 +195,13 @@ def to_ranges(indices: Indices) -> list[list[int]]:
 
 def from_ranges(ranges: list[list[int]]) -> Indices:
     return np.concatenate([np.arange(0, dtype=np.int64), *(np.arange(first, end, dtype=np.int64) for first, end in ranges)])
+
+
+def _stored_indices(ranges: list[list[int]], num_items: int) -> Indices:
+    """As `from_ranges`, of ranges that may be anything."""
+    if not all(isinstance(number, int) and 0 <= number <= num_items for pair in ranges for number in pair):
+        raise ValueError(f"ranges beyond the {num_items:,} items")
+    return from_ranges([[first, end] for first, end in ranges])
 
 
 def _split(dataset: Dataset, train: Indices, fingerprint: str, *, seed: int, official: bool, record: str | Path | None) -> Split:

@@ -26,6 +26,7 @@ FILE, ARCHIVE = "numpy file", "numpy archive"
 SAVE_FILE = "expected what numpy.save writes for numbers or text"
 SAVE_ARCHIVE = "expected what numpy.savez writes for numbers or text"
 ENDING = ".npy"  # of what is in an archive
+LAST_LETTER = 0x10FFFF  # of Unicode
 ZIP_START, FILE_START = b"PK\x03\x04", b"\x93NUMPY"
 
 
@@ -154,6 +155,8 @@ def _numbers(file: IO[bytes], header: ArrayHeader, num_bytes: int) -> Array:
         filled += count
     if isinstance(file, zipfile.ZipExtFile):
         file.read(1)  # the end, where the checksum is compared
+    if header.dtype.kind == "U" and flat.size and flat.view(f"{header.dtype.byteorder}u4").max() > LAST_LETTER:
+        raise ValueError("its text has letters that there are not")
     array = flat.reshape(header.shape[::-1]).T if header.is_fortran else flat.reshape(header.shape)
     if header.dtype.kind == "f" and header.dtype.itemsize > 8:
         with np.errstate(over="ignore"):  # what overflows is infinite, and found as that

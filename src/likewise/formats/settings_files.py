@@ -6,6 +6,7 @@ import json
 import math
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,17 @@ def read_sealed_table(path: Path, *, remedy: str = "write it again") -> dict[str
     return content
 
 
+@contextmanager
+def naming(file: str) -> Iterator[None]:
+    """What is wrong with the values of a file is told with its name."""
+    try:
+        yield
+    except ValueError as fault:
+        if file in str(fault):
+            raise
+        raise ValueError(f"{file}: {fault}") from fault
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """The table that the file is."""
     text = read_text(path, expected="TOML", limit="settings_bytes")
@@ -49,6 +61,10 @@ def toml_value(text: str) -> Any:
         value = tomllib.loads(f"value = {text}")["value"]
     except RecursionError as fault:
         raise tomllib.TOMLDecodeError("nested too deep") from fault
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError as fault:  # of int(): more digits than Python takes
+        raise tomllib.TOMLDecodeError(str(fault)) from fault
     _require_shallow(value)
     return value
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_type_hints
 
 from likewise.checks import known_name
 from likewise.configuration import Choice, Named, Uniform, converted, from_table, with_settings
-from likewise.formats.settings_files import read_toml
+from likewise.formats.settings_files import naming, read_toml
 from likewise.losses import LOSSES, AnyLoss, make_loss
 from likewise.methods.loss_objects import PAPER as OWN
 from likewise.methods.loss_objects import named_loss, words_of
@@ -228,13 +228,24 @@ def _of_package(name: str) -> Method:
 
 
 def _read(path: Path) -> Method:
-    table = {"name": path.stem, **read_toml(path)}
-    for key in REGISTRIES:
-        table |= {key: _beside(path, table[key])} if key in table else {}
-    method = from_table(Method, table, where=f"method file {path.name}")
-    for name in method.search:
-        at(method, name)
-    return replace(method, grid={name: tuple(typed(method, name, value) for value in values) for name, values in method.grid.items()})
+    with naming(f"method file {path.name}"):
+        table = {"name": path.stem, **read_toml(path)}
+        for key in REGISTRIES:
+            table |= {key: _beside(path, table[key])} if key in table else {}
+        method = from_table(Method, table, where=f"method file {path.name}")
+        for table_name, known in REGISTRIES.items():
+            named = getattr(method, table_name)
+            if named is not None and named.name in known:
+                for name, value in named.settings.items():
+                    typed(method, f"{table_name}.{name}", value)
+        for name, space in method.search.items():
+            at(method, name)
+            if isinstance(space, Choice) and not space.choices:
+                raise ValueError(f"{name} in [search] has no choices: expected at least one")
+            if isinstance(space, Uniform) and (space.low > space.high or (space.log and space.low <= 0)):
+                raise ValueError(f"{name} in [search] is from {space.low:g} to {space.high:g}: expected low <= high, with log both above 0")
+        grid = {name: tuple(typed(method, name, value) for value in values) for name, values in method.grid.items()}
+        return replace(method, grid=grid)
 
 
 def _checked(table: str, named: Named) -> Named:

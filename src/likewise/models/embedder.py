@@ -14,14 +14,17 @@ from PIL import Image
 from torch import Tensor, nn
 
 from likewise.checks import known_name
+from likewise.configuration import from_table
 from likewise.data.augmentation import AUGMENTATIONS, Augmentation
 from likewise.data.dataset import Dataset, Features, Files, Pixels
 from likewise.data.packing.cache import pack
 from likewise.data.packing.packed import NoneDecoded, PackedImages, Problem
 from likewise.evaluation.binary import pack_bits
 from likewise.evaluation.calibration import Calibration
+from likewise.formats.regular_file import in_brief
+from likewise.formats.settings_files import naming
 from likewise.models.backbones import Level
-from likewise.models.bundle import read_bundle, write_bundle
+from likewise.models.bundle import CALIBRATION, DESCRIPTION, read_bundle, write_bundle
 from likewise.models.embedding import embed_batches, embedded, evaluating, packed_inputs, tensor_inputs
 from likewise.models.frozen.streaming import Streamed, batch_on, make_run, streamed
 from likewise.models.images import FILE_SIDE, Picture, images_of, packed_batches
@@ -88,15 +91,19 @@ class Embedder:
     def load(cls, folder: str | Path, device: torch.device | str = "cpu") -> Self:
         """From a folder that `save` wrote, or a run's folder that holds one as `embedder`."""
         bundle = read_bundle(Path(folder))
+        described = bundle.weights.parent / DESCRIPTION
         try:
-            spec = NetworkSpec(**_tuples(bundle.spec))
+            spec = from_table(NetworkSpec, bundle.spec, where="spec")
             stored = bundle.preprocessing
-            preprocessing = None if stored is None else Preprocessing(stored["side"], Augmentation(**_tuples(stored["augmentation"])))
-        except (TypeError, KeyError) as fault:
-            raise ValueError(f"{folder}: its description does not fit this version of likewise ({fault}): update likewise") from fault
-        network = make_network(spec, seed=0)
+            preprocessing = None if stored is None else from_table(Preprocessing, stored, where="preprocessing")
+            network = make_network(spec, seed=0)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RuntimeError) as fault:
+            raise ValueError(
+                f"{described}: its description does not fit this version of likewise ({in_brief(fault)}): update likewise"
+            ) from fault
         load_weights(network, bundle.weights)
-        calibration = None if bundle.calibration is None else Calibration.from_stored(bundle.calibration)
+        with naming(str(bundle.weights.parent / CALIBRATION)):
+            calibration = None if bundle.calibration is None else Calibration.from_stored(bundle.calibration)
         return cls(network.eval(), preprocessing, bundle.card, device, calibration)
 
     @classmethod
@@ -260,11 +267,6 @@ class _Chosen(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         return embedded(self.network, inputs, levels=self.levels, mirror=self.mirror, normalize=self.normalize)
-
-
-def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON has lists where the dataclasses have tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def _described(items: Any) -> str:

@@ -11,7 +11,7 @@ from likewise.checks import known_name
 from likewise.configuration import from_table
 from likewise.data.augmentation import AUGMENTATIONS
 from likewise.evaluation.metrics import DEFAULT_METRICS, METRICS
-from likewise.formats.settings_files import read_toml
+from likewise.formats.settings_files import naming, read_toml
 from likewise.models.weights.pretrained import WEIGHTS, find_weights
 from likewise.models.weights.weights_fit import check_weights
 from likewise.own_code import is_address, resolved_address
@@ -182,8 +182,9 @@ def _of_package(name: str) -> Protocol:
 
 
 def _read(path: Path) -> Protocol:
-    table = {"name": path.stem, **read_toml(path)}
-    for key in OF_CODE:
-        if isinstance(table.get(key), str) and is_address(table[key]):
-            table[key] = resolved_address(table[key], folder=path.parent)
-    return from_table(Protocol, table, where=f"protocol file {path.name}")
+    with naming(f"protocol file {path.name}"):
+        table = {"name": path.stem, **read_toml(path)}
+        for key in OF_CODE:
+            if isinstance(table.get(key), str) and is_address(table[key]):
+                table[key] = resolved_address(table[key], folder=path.parent)
+        return from_table(Protocol, table, where=f"protocol file {path.name}")

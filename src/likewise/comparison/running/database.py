@@ -15,9 +15,13 @@ import sqlalchemy as sql
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
 from likewise.addresses import Address, without_secrets
+from likewise.wording import shortened
 
 BUSY = 60.0  # seconds that SQLite waits for another process's write
 DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+
+
+SHOWN = 400  # letters of what a database says
 
 
 class DatabaseFault(OSError):
@@ -36,7 +40,7 @@ def storage_faults_explained(folder: Path) -> Iterator[None]:
         yield
     except OSError as fault:
         raise OSError(
-            f"the comparison in {folder} stopped: {without_secrets(str(fault))}\n"
+            f"the comparison in {folder} stopped: {shortened(without_secrets(' '.join(str(fault).split())), most=SHOWN)}\n"
             "What was finished is kept: see to the disk or the database, then give the same command again."
         ) from fault
 

@@ -116,9 +116,10 @@ class Calibration:
     @staticmethod
     def from_json(text: str) -> Calibration:
         try:
-            return Calibration.from_stored(json.loads(text))
-        except json.JSONDecodeError as fault:
+            stored = json.loads(text)
+        except (ValueError, RecursionError) as fault:
             raise ValueError(f"the calibration is not JSON ({fault}): calibrate again") from fault
+        return Calibration.from_stored(stored)
 
 
 def calibrate(

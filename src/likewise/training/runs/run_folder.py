@@ -36,6 +36,7 @@ from likewise.data.ledger import CountedLook
 from likewise.environment import num_cores, versions
 from likewise.evaluation.retrieval import PerQuery
 from likewise.files import file_digest, is_unfinished, remove_unfinished, write_whole
+from likewise.formats.regular_file import in_brief
 from likewise.sealing import Damaged, digests_below, sealed_json, unsealed_json
 from likewise.training.runs.checkpoints import Checkpoints
 
@@ -139,16 +140,19 @@ class RunFolder:
 
     def result_of(self, content: dict[str, Any]) -> TrainingResult:
         """What `scores.json` holds, as a result."""
-        return TrainingResult(
-            folder=self.path,
-            scores=content["scores"],
-            best_step=content["best_step"],
-            validation=content["validation"],
-            seconds=content["seconds"],
-            notes=tuple(content["notes"]),
-            look=CountedLook.from_json(content["look"]) if "look" in content else None,
-            num_test_items=content["num_test_items"],
-        )
+        try:
+            return TrainingResult(
+                folder=self.path,
+                scores=content["scores"],
+                best_step=content["best_step"],
+                validation=content["validation"],
+                seconds=content["seconds"],
+                notes=tuple(content["notes"]),
+                look=CountedLook.from_json(content["look"]) if "look" in content else None,
+                num_test_items=content["num_test_items"],
+            )
+        except (KeyError, TypeError, AttributeError) as fault:
+            raise Damaged(f"{self.path / SCORES} is damaged ({in_brief(fault)}): {MEND}") from fault
 
     def end(self, config: dict[str, Any], content: dict[str, Any]) -> None:
         """Writes the card and then the scores, with the digests of all else: a run with scores has ended."""
