@@ -5,6 +5,7 @@ A process imports the package once and is forked for every few cases; each case 
 
 from __future__ import annotations
 
+import faulthandler
 import hashlib
 import json
 import os
@@ -276,6 +277,7 @@ def _quiet(path: Path) -> None:
     for number in (1, 2):
         os.dup2(handle, number)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    faulthandler.disable()  # a crash is told by its signal
     sys.setrecursionlimit(1000)
 
 
