@@ -910,7 +910,7 @@ FORMATS: dict[str, Format] = {
         _save_index,
         {"made.index/store/*.sqlite": "sqlite"},
         {"search": _index, "add": _index_grown},
-        ("search/stores/exact_store.py", "search/stores/item_table.py"),
+        ("search/stores/exact_store.py", "search/stores/item_table.py", "search/index_digests.py", "integrity/index_checks.py"),
     ),
     "index/rows": Format(
         _save_index,

@@ -133,7 +133,12 @@ class RunFolder:
             raise ValueError(f"{self.path} {what}")
         result = self.result_of(content)
         record = Record(self.openings)
-        if "record" in content and (not record.still_holds(Seal(**content["record"])) or record.faults()):
+        try:
+            seal = Seal(**content["record"]) if "record" in content else None
+            is_whole = seal is None or (record.still_holds(seal) and not record.faults())
+        except TypeError as fault:
+            raise Damaged(f"{self.path / SCORES} is damaged ({in_brief(fault)}): {MEND}") from fault
+        if not is_whole:
             note = f"the record of looks at the test classes ({self.openings.name}) was deleted or edited after the run had ended"
             return replace(result, notes=(*result.notes, note))
         return result
