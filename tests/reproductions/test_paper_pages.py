@@ -27,7 +27,7 @@ from likewise.reproductions.pages.sentences_of_papers import what_was_trained
 from likewise.reproductions.pages.side_by_side import grids, set_up, side_by_side, unlike_the_paper
 from likewise.reproductions.pages.what_lacks import lacking_parts, lacks, takes_in_words
 from likewise.reproductions.paper_claims import Above, Alike, Best, Between, Ordered, Separates
-from likewise.reproductions.paper_item import load_item
+from likewise.reproductions.paper_item import items_named, load_item
 from likewise.reproductions.reproduction import ItemResult, PartResult, Reproduction
 
 from .made import VERDICTS, made_part, made_reproduction
@@ -297,3 +297,24 @@ def test_what_somebody_wrote_stands_on_top(reproduction: Reproduction, tmp_path:
     text = (tmp_path / "README.md").read_text()
     assert text.count("All of it on *one* core.") == 1
     assert text.index("All of it on *one* core.") < text.index("## Claims by paper")
+
+
+def test_the_readme_counts_what_the_written_pages_do() -> None:
+    """docs/reproductions was written by a run: its counts are in the README, its pictures are there, its claims are those of the items."""
+    root = Path(__file__).parents[2]
+    folder = root / "docs/reproductions"
+    summary = (folder / "README.md").read_text(encoding="utf-8")
+    found = re.search(r"\*\*(\d+) of (\d+) claims confirmed, (\d+) contradicted, (\d+) open, (\d+) not run\.\*\*", summary)
+    assert found is not None
+    confirmed, total, contradicted, still_open, not_run = found.groups()
+    line = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    assert f"of {total} claims of four papers](docs/reproductions/README.md) {confirmed} confirmed, {contradicted} contradicted" in line
+    assert f"{still_open} open, {not_run} not run" in line
+    claims = [claim for item in items_named(()) for claim in item.claims]
+    assert int(total) == sum(not claim.ours for claim in claims)
+    for page in folder.glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        for image in re.findall(r"!\[[^]]*\]\(([^)]*)\)", text):
+            assert (folder / image).is_file(), f"{page.name}: {image}"
+    written = "".join(page.read_text(encoding="utf-8") for page in folder.glob("*.md"))
+    assert [claim.says for claim in claims if claim.says.replace("|", "\\|") not in written] == []
