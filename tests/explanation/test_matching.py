@@ -207,7 +207,7 @@ def test_the_command(tmp_path: Path) -> None:
     arguments = ["explain", str(tmp_path / "model"), *map(str, paths), "-o", str(tmp_path / "match.html")]
     result = CliRunner().invoke(app, [*arguments, "--device", "cpu"])
     assert result.exit_code == 0, result.output
-    assert "rank correlation with occlusion" in result.stdout
+    assert "check by covering parts of an image" in result.stdout
     assert (tmp_path / "match.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     result = CliRunner().invoke(app, [*arguments, "--json", "--no-occlusion", "--pairs", "1", "--device", "cpu"])
     table = json.loads(result.stdout)

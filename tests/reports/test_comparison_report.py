@@ -23,7 +23,7 @@ from likewise.reports.ranked_lists import ranked_lists
 
 from .made_up import HOSTILE, made_up
 
-VOID = {"meta", "link", "input", "br", "img"}
+VOID = {"meta", "link", "input", "br", "img", "wbr"}
 
 
 class Reader(HTMLParser):

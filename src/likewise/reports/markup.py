@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -24,6 +25,12 @@ def escape(text: str) -> Markup:
 
 def join(parts: Iterable[str]) -> Markup:
     return Markup("".join(escape(part) for part in parts))
+
+
+def breakable(name: str) -> Markup:
+    """A name of a class or a file, whose lines may break after strokes, stops and slashes, as it has no spaces to break at."""
+    parts = re.findall(r"[^_./\\-]+[_./\\-]*|[_./\\-]+", name)
+    return Markup("<wbr>".join(escape(part) for part in parts))
 
 
 def tag(name: str, attributes: Attributes, *children: str) -> Markup:

@@ -16,7 +16,7 @@ from PIL import Image
 from likewise.comparison.results import MethodResult, TestItems
 from likewise.reports.drawing import MethodLine
 from likewise.reports.embedding_map import PLANE, EmbeddingMap
-from likewise.reports.markup import Markup, join, tag
+from likewise.reports.markup import Markup, breakable, join, tag
 from likewise.reports.page.leaderboard_html import swatch
 from likewise.reports.ranked_lists import RankedLists
 from likewise.wording import count_of, percent, printable
@@ -135,7 +135,7 @@ def lists_section(
 
     picks, panels = [], []
     for i, query in enumerate(lists.queries.tolist()):
-        name = items.class_names[items.labels[query]]
+        name, file = items.class_names[items.labels[query]], breakable(_short(items.names[query]))
         label = f"query {i + 1}, class {name}"
         attributes: dict[str, str | float | bool] = {"type": "button", "role": "tab", "aria-label": label, "aria-selected": "false"}
         picks.append(tag("button", attributes | {"data-i": place[query]}, tile(query)))
@@ -154,7 +154,7 @@ def lists_section(
             "div",
             {"class": "query", "data-i": place[query]},
             tile(query),
-            tag("p", {}, tag("bdi", {"class": "name"}, name), Markup("<br>"), tag("small", {}, tag("bdi", {}, _short(items.names[query])))),
+            tag("p", {}, tag("bdi", {"class": "name"}, breakable(name)), Markup("<br>"), tag("small", {}, tag("bdi", {}, file))),
             tag("p", {}, tag("small", {}, f"average precision {percent(float(lists.precision[i]), digits=1)} %, the mean over methods")),
         )
         panels.append(tag("div", {"class": "panel", "role": "tabpanel", "aria-label": label}, about, tag("div", {"class": "lists"}, *rows)))

@@ -289,6 +289,8 @@
       return { row, sample, label };
     });
     block.querySelector(".classes").append(...legend.map((entry) => entry.row));
+    const longest = Math.max(...classes.map((label) => items.classes[label].length)); // names as short as digits stand in three columns
+    block.querySelector(".classes").style.setProperty("--entry", `${Math.max(6.5, 2.4 + 0.5 * Math.min(longest, 30))}rem`);
     const drawLegend = () => legend.forEach(({ sample, label }) => {
       sample.width = sample.height = 28;
       const brush = sample.getContext("2d");

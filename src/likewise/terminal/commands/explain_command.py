@@ -38,8 +38,11 @@ def _show(explanation: Explanation, out: Path) -> None:
             console.print(f"- {name}: {value:+.4f}")
     for number, pair in enumerate(explanation.pairs, 1):
         console.print(f"- matching region {number}: {contribution_in_words(explanation, pair.contribution)}", style="dim")
-    checks = [image.occlusion for image in (explanation.a, explanation.b) if image.occlusion is not None]
+    checks = [(image.name, image.occlusion.agreement) for image in (explanation.a, explanation.b) if image.occlusion is not None]
     if checks:
-        agreements = ("cannot be told" if check.agreement is None else f"{check.agreement:.2f}" for check in checks)
-        console.print(f"rank correlation with occlusion: {' and '.join(agreements)}")
+        agreements = (f"{'cannot be told' if agreement is None else f'{agreement:.2f}'} in {name}" for name, agreement in checks)
+        console.print(
+            f"check by covering parts of an image: does the similarity fall most where it is said to come from? {' and '.join(agreements)} "
+            "(rank correlation; 1 is full agreement)"
+        )
     console.print(f"written to {out}", style="dim", soft_wrap=True)
