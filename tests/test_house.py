@@ -19,6 +19,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "likewise"
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "addresses",
+        "argument_types",
         "checks",
         "files",
         "downloads",

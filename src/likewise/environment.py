@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
+from likewise.wording import quoted
+
 PACKAGES = ("likewise", "torch", "numpy", "scipy", "scikit-learn", "lightning-fabric", "safetensors", "optuna")
 
 
@@ -71,7 +73,7 @@ def checked_device(name: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cpu" or (name.split(":")[0] == "cuda" and torch.cuda.is_available()):
         return name
-    raise ValueError(f"device is {name!r}: expected cpu, auto, or cuda where there is a GPU")
+    raise ValueError(f"device is {quoted(name)}: expected cpu, auto, or cuda where there is a GPU")
 
 
 def device_kind(name: str) -> Literal["cpu", "cuda"]:

@@ -50,7 +50,9 @@ class Limits:
     members: int = _limit(1_000, "networks of an ensemble")
     memory: int = _limit(10_000_000, "embeddings of earlier batches that a method keeps")
     batch: int = _limit(1_000_000, "items of a batch")
+    views: int = _limit(10_000, "views of an image that a frozen backbone sees")
     steps: int = _limit(1_000_000_000, "steps of a training")
+    jobs: int = _limit(1_000, "processes of a comparison on this machine")
     trials: int = _limit(100_000, "trials, folds or seeds of a comparison")
 
     def __post_init__(self) -> None:

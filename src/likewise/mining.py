@@ -12,6 +12,7 @@ from torch import Tensor
 from likewise.checks import ByMethods, require_frozen
 from likewise.pairs import Pairs, Side, masked_max, masked_min, semihard_negative
 from likewise.registries import from_registry
+from likewise.wording import quoted
 
 
 class Miner(Protocol):
@@ -179,8 +180,12 @@ def make_miner(mining: str | Miner | None, settings: Mapping[str, Any] | None = 
     if isinstance(mining, type):
         raise ValueError(f"mining={mining.__name__} is no miner but a class: give an object, {mining.__name__}()")
     if isinstance(mining, list | tuple):
-        raise ValueError(f"mining={mining!r} is no miner but several: give one, which may call the others in turn on what it has kept")
+        raise ValueError(
+            f"mining={quoted(mining)} is no miner but several: give one, which may call the others in turn on what it has kept"
+        )
     if not callable(mining):
-        raise ValueError(f"mining={mining!r} is no miner: give a name in likewise.MINERS or an object that maps Pairs to Pairs when called")
+        raise ValueError(
+            f"mining={quoted(mining)} is no miner: give a name in likewise.MINERS or an object that maps Pairs to Pairs when called"
+        )
     require_frozen("miner", mining)
     return mining

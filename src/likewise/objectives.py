@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from likewise.argument_types import checked_arguments
 from likewise.checks import checked_labels
 from likewise.collective import Ranks
 from likewise.engines import choose_engine, choose_grouping
@@ -23,6 +24,7 @@ from likewise.rows import Rows, statistics_dtype
 from likewise.unit_vectors import unit
 
 
+@checked_arguments
 def objective(
     loss: str | AnyLoss,
     *,

@@ -29,6 +29,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from likewise.argument_types import checked_arguments
 from likewise.checks import close_name
 
 TRUSTED = "LIKEWISE_OWN_CODE"  # the environment's list of files, divided as PATH is
@@ -110,6 +111,7 @@ def is_known(resolved: str) -> bool:
     return digest in _known
 
 
+@checked_arguments
 def trust(path: str | Path) -> None:
     """Makes the code of a .py file, as it is now, known to this process, for models and runs that name it."""
     _know_file(_file_of(str(path), None))

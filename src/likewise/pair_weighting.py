@@ -30,6 +30,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from likewise.argument_types import checked_arguments
 from likewise.engines.dense import Dense, all_pairs
 from likewise.engines.reduce import MinedPool, MinedValues, loss_of_rows
 from likewise.losses import Loss, make_loss
@@ -43,6 +44,7 @@ from likewise.unit_vectors import unit
 WeightFunction = Callable[[Pairs], Tensor]  # a block of rows -> (anchors, references)
 
 
+@checked_arguments
 def pair_weights(objective: Objective, embeddings: Tensor, labels: Tensor) -> Tensor:
     """The weight of every pair in the loss of a batch: (anchors, references).
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from likewise.argument_types import require_kinds
 from likewise.checks import known_name
+from likewise.limits import require_within
 from likewise.own_code import at_address, is_address, is_known, resolved_address
 
 Entry = TypeVar("Entry")
@@ -20,6 +22,10 @@ def registered(kind: str, name: str, registry: Mapping[str, Entry]) -> Entry:
         entry: Entry = at_address(resolved_address(name))
         return entry
     return registry[known_name(kind, name, registry)]
+
+
+# Settings that memory is taken for when a loss is made, and the limits that they have.
+SIZES = {"num_classes": "classes", "dim": "dim", "num_centers": "members"}
 
 
 def checked_name(kind: str, name: str, registry: Mapping[str, Any], *, folder: Path | None = None) -> str:
@@ -45,4 +51,12 @@ def from_registry(
     accepted = inspect.signature(make).parameters
     for setting in settings:
         known_name(f"setting of {name}", setting, accepted)
-    return make(**{**settings, **{setting: value for setting, value in (where_taken or {}).items() if setting in accepted}})
+    require_kinds(name, make.__init__ if isinstance(make, type) else make, settings)  # type: ignore[misc]
+    given = {**settings, **{setting: value for setting, value in (where_taken or {}).items() if setting in accepted}}
+    for setting, limit in SIZES.items():
+        size = given.get(setting)
+        if isinstance(size, int):
+            if size < 1:
+                raise ValueError(f"{name}: {setting}={size}: expected at least 1")
+            require_within(limit, size, f"{name}: {setting} is")
+    return make(**given)

@@ -21,7 +21,7 @@ def listed(names: Sequence[str]) -> str:
 
 def quoted(value: object, *, most: int = 80) -> str:
     """The value as Python writes it, as long as a sentence can bear: what data hold may be any length."""
-    written = repr(value)
+    written = " ".join(repr(value).split())
     return written if len(written) <= most else f"{written[:most]}..."
 
 

@@ -241,7 +241,7 @@ def test_a_broken_image_is_named(paths: list[Path], tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("items", "message"),
     [
-        ("a.png", "'a.png' is one item: expected a list"),
+        ("a.png", "items is 'a.png': expected a list"),
         (torch.zeros(2, 4, 8, 8), "torch.float32 of shape \\(2, 4, 8, 8\\): this embedder takes uint8 pixels"),
         (np.zeros((2, 3)), "float64 of shape \\(2, 3\\): this embedder takes uint8"),
         (Dataset("f", Features(np.zeros((2, 3), np.float32)), np.zeros(2, np.int64), ("a",)), "float32 of shape \\(2, 3\\)"),

@@ -14,6 +14,7 @@ from likewise.adaptation.fold_scores import FoldScores
 from likewise.adaptation.ladder import Climb, Folds, Ladder, Step
 from likewise.adaptation.rung_conditions import conditions_for
 from likewise.adaptation.rungs import FEATURES, RUNGS, Setting
+from likewise.argument_types import checked_arguments
 from likewise.checks import known_name
 from likewise.configuration import as_table
 from likewise.data.dataset import Dataset
@@ -74,6 +75,7 @@ class Adaptation:
         )
 
 
+@checked_arguments
 def adapt(
     data: str | Path | Dataset,
     *,

@@ -23,6 +23,7 @@ from likewise.data.readers import read
 from likewise.data.splits import SPLIT_SEED, Fold, Split, split
 from likewise.environment import device_kind
 from likewise.files import file_digest
+from likewise.limits import require_within
 from likewise.losses import AnyLoss
 from likewise.methods import METHODS, Method, load_method
 from likewise.models.weights.pretrained import WEIGHTS
@@ -113,6 +114,7 @@ class Request:
     command: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        require_within("jobs", self.jobs or 0, "jobs is")
         for name, value, least in (("jobs", self.jobs, 1), ("trials", self.trials, 0), ("folds", self.folds, 1), ("seeds", self.seeds, 1)):
             if value is not None and value < least:
                 raise ValueError(f"{name}={value}: expected at least {least}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from likewise.argument_types import checked_arguments
 from likewise.comparison.compare import default_folder
 from likewise.comparison.plan_progress import OnProgress
 from likewise.comparison.request import Request, read_datasets, with_suited_protocol
@@ -47,6 +48,7 @@ class Discovery:
     results: ComparisonResults
 
 
+@checked_arguments
 def discover(
     data: str | Path | Dataset,
     *,

@@ -27,6 +27,12 @@ class EmbeddingFile:
     gallery_labels: Array | None = None
     parts: Array | None = None  # (N,) train, test, query or gallery, where it is known what the network was trained on; or empty
     notes: tuple[str, ...] = ()  # what was left out
+    path: Path | None = None
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return "" if self.path is None else f" in {self.path}"
 
     def part(self, name: PartName | None = None) -> "tuple[EmbeddingFile, PartName]":
         """What is to be scored, and which part that is. None: the test items, or all where it is not known which these are."""
@@ -45,7 +51,7 @@ class EmbeddingFile:
         try:
             parts[words != ""] = parts_of(words[words != ""].tolist())[0]
         except ValueError as fault:
-            raise ValueError(f"the split beside the embeddings: {fault} (--split all scores them all)") from None
+            raise ValueError(f"the split beside the embeddings{self.where}: {fault} (--split all scores them all)") from None
         chosen = np.flatnonzero((parts != "") & ((parts == "train") == (name == "train")))
         if not len(chosen):
             raise ValueError(f"none of the {len(parts):,} embeddings is a {name or 'test'} item: --split all scores them all")
@@ -85,7 +91,7 @@ def read_embeddings(
             _require_finite(path, kind, vectors)
     if file.parts is not None and file.parts.shape != (len(file.embeddings),):
         raise ValueError(f"{path} has {len(file.embeddings)} embeddings but a split of shape {file.parts.shape}: expected one word each")
-    return _with_labels(file, path)
+    return _with_labels(replace(file, path=path), path)
 
 
 def _require_finite(path: Path, kind: str, vectors: Array) -> None:

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from likewise.argument_types import checked_arguments
 from likewise.evaluation.binary import hamming_nearest
 from likewise.evaluation.metrics import check_k
 from likewise.evaluation.similarity import Embeddings, PairwiseSimilarity, coarse_float32, full_float32
@@ -27,6 +28,7 @@ MOST_COLUMNS = 1 << 16
 TakeNearest = Callable[[Tensor, Tensor, Tensor], None]  # queries (n,), gallery indices (n, k), values (n, k) on the scale of `exact`
 
 
+@checked_arguments
 def nearest(
     queries: Embeddings,
     gallery: Embeddings,

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from likewise.argument_types import checked_arguments
 from likewise.evaluation.binary import unpack_bits
 from likewise.evaluation.certainty.uncertainty import Interval, Unit, intervals_in_doubt, mean_intervals
 from likewise.evaluation.diagnostics import Diagnosis, diagnose
@@ -19,7 +20,7 @@ from likewise.evaluation.reranking import Reranker, make_reranker
 from likewise.evaluation.reranking.reranked_scores import RerankedScores, score_reranked
 from likewise.evaluation.retrieval import PerQuery, per_query
 from likewise.evaluation.similarity import Embeddings
-from likewise.wording import count_of, listed
+from likewise.wording import count_of, listed, quoted
 
 KS = (1, 2, 4, 8)
 
@@ -76,7 +77,7 @@ def score(
     check_metrics(metrics)
     rerankers = {how if isinstance(how, str) else repr(how): make_reranker(how) for how in rerank}
     if rerankers and metric == "euclidean":
-        raise ValueError(f"metric is {metric!r} and rerank is {rerank!r}: re-ranking compares by cosine; leave out one of them")
+        raise ValueError(f"metric is {quoted(metric)} and rerank is {quoted(rerank)}: re-ranking compares by cosine; leave out one of them")
     say = on_step or (lambda _: None)
     retrieval = [name for name in RETRIEVAL_METRICS if name in metrics]
     clustering = [name for name in CLUSTERING_METRICS if name in metrics]
@@ -150,6 +151,7 @@ def _clustering_means(
     )
 
 
+@checked_arguments
 def evaluate(
     embeddings: Embeddings,
     labels: Labels,

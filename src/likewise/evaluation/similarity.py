@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from likewise.wording import quoted
+
 Metric = Literal["cosine", "euclidean"]
 Embeddings = Tensor | np.ndarray
 
@@ -30,7 +32,11 @@ COLUMNS_MADE_ANEW = 2048
 
 def as_embeddings(embeddings: Embeddings, name: str) -> Tensor:
     """Embeddings as a detached (items, dim) tensor of float32 or float64 without NaN or infinity."""
-    tensor = (embeddings if isinstance(embeddings, Tensor) else torch.from_numpy(np.ascontiguousarray(embeddings))).detach()
+    if not isinstance(embeddings, Tensor):
+        embeddings = np.ascontiguousarray(embeddings)
+    if isinstance(embeddings, np.ndarray) and embeddings.dtype.kind not in "biufc":
+        raise ValueError(f"{name} hold {embeddings.dtype}: expected numbers, which .astype(np.float32) gives")
+    tensor = (embeddings if isinstance(embeddings, Tensor) else torch.from_numpy(embeddings)).detach()
     if tensor.ndim != 2 or tensor.shape[1] == 0:
         raise ValueError(f"{name} have shape {tuple(tensor.shape)}: expected (items, dim), one row an item")
     if not tensor.is_floating_point():
@@ -117,7 +123,7 @@ class PairwiseSimilarity:
     def of(cls, queries: Embeddings, gallery: Embeddings | None, metric: str) -> "PairwiseSimilarity":
         """Checks what a user hands in; without a gallery the queries are the gallery."""
         if metric not in get_args(Metric):
-            raise ValueError(f"metric is {metric!r}: expected one of {get_args(Metric)}")
+            raise ValueError(f"metric is {quoted(metric)}: expected one of {get_args(Metric)}")
         query_rows = as_embeddings(queries, "embeddings" if gallery is None else "queries")
         if gallery is None or gallery is queries:
             gallery_rows = query_rows

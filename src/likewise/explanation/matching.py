@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from likewise.argument_types import checked_arguments
 from likewise.data.augmentation import Augmentation, choose
 from likewise.data.packing.packed import PackedImages
 from likewise.evaluation.calibration import Calibration
@@ -120,6 +121,7 @@ def checked_ending(path: str | Path) -> Path:
     return Path(path)
 
 
+@checked_arguments
 def explain(
     model: Embedder | str | Path,
     a: Picture,

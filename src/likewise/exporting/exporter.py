@@ -16,6 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from likewise.argument_types import checked_arguments
 from likewise.data.dataset import Dataset
 from likewise.data.readers import read
 from likewise.exporting.export_card import card_text, description_of, metadata_of
@@ -47,6 +48,7 @@ class Exported:
     page: Path | None = None  # that searches an index
 
 
+@checked_arguments
 def export(
     model: Embedder | str | Path,
     folder: str | Path,

@@ -1,6 +1,7 @@
 """numpy's files: .npy, and .npz, a zip file of them. Sizes are held against what the file holds before memory is taken for them.
 
-Nothing pickled is ever loaded. Arrays come in the machine's byte order, and no wider than 64 bits a number.
+Nothing pickled is ever loaded. Arrays come in the machine's byte order, no wider than 64 bits a number,
+and bytes as text.
 """
 
 from __future__ import annotations
@@ -161,4 +162,6 @@ def _numbers(file: IO[bytes], header: ArrayHeader, num_bytes: int) -> Array:
     if header.dtype.kind == "f" and header.dtype.itemsize > 8:
         with np.errstate(over="ignore"):  # what overflows is infinite, and found as that
             return array.astype(np.float64)
+    if header.dtype.kind == "S":
+        return np.char.decode(array, "utf-8")
     return array if header.dtype.isnative else array.astype(header.dtype.newbyteorder("="))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from likewise.argument_types import checked_arguments
 from likewise.data.ledger import state_folder
 from likewise.data.packing.cache import cache_folder
 from likewise.integrity import KINDS
@@ -12,6 +13,7 @@ from likewise.integrity.findings import CheckedFolder, FileFinding
 from likewise.progress import ProgressCallback
 
 
+@checked_arguments
 def check(*folders: str | Path, on_progress: ProgressCallback | None = None) -> list[CheckedFolder]:
     """Verifies runs, embedders, comparisons, indexes, exports, caches, the ledger and what `reproduce` wrote, byte by byte.
 

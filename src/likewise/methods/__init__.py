@@ -12,6 +12,7 @@ from typing import Any, Literal, get_type_hints
 from likewise.checks import known_name
 from likewise.configuration import Choice, Named, Uniform, converted, from_table, with_settings
 from likewise.formats.settings_files import naming, read_toml
+from likewise.limits import require_within
 from likewise.losses import LOSSES, AnyLoss, make_loss
 from likewise.methods.loss_objects import PAPER as OWN
 from likewise.methods.loss_objects import named_loss, words_of
@@ -102,12 +103,36 @@ class Method:
                     raise ValueError(f"{self.name}: {name!r} in [{table}]: every method tries the same values of it; leave it out")
         if self.norm is not None and (self.norm <= 0 or self.normalize is True):
             raise ValueError(f"{self.name}: norm={self.norm} must be above 0, and excludes normalize=true (length 1)")
-        if self.ensemble.members < 1:
-            raise ValueError(f"{self.name}: ensemble.members={self.ensemble.members}: expected at least 1")
+        self._check_numbers()
         if not 0 <= self.head_only <= 1:
             raise ValueError(
                 f"{self.name}: head_only={self.head_only}: expected a share of the steps from 0 to 1, where only the head learns"
             )
+
+    def _check_numbers(self) -> None:
+        """What is too small, or more than `likewise.limits` allows."""
+        least: dict[str, tuple[float | None, float]] = {
+            **{f"rates.{entry.name}": (getattr(self.rates, entry.name), 0) for entry in fields(Rates)},
+            "ensemble.members": (self.ensemble.members, 1),
+            "ensemble.meta_classes": (self.ensemble.meta_classes, 0),
+            "head.dim": (self.head.dim, 1),
+            "head.learners": (self.head.learners, 0),
+            "memory": (self.memory, 0),
+        }
+        for name, (value, smallest) in least.items():
+            if value is not None and value < smallest:
+                raise ValueError(f"{self.name}: {name}={value:g}: expected at least {smallest:g}")
+        if self.ensemble.meta_classes == 1:
+            raise ValueError(f"{self.name}: ensemble.meta_classes=1: expected at least 2 to be told apart, or 0 for the classes themselves")
+        if any(part < 1 for part in self.head.parts):
+            raise ValueError(f"{self.name}: head.parts={list(self.head.parts)}: expected proportions of at least 1")
+        if not 0 <= self.memory_warm_up <= 1:
+            raise ValueError(f"{self.name}: memory_warm_up={self.memory_warm_up:g}: expected a share of the steps from 0 to 1")
+        require_within("members", self.ensemble.members, f"{self.name}: ensemble.members is")
+        require_within("classes", self.ensemble.meta_classes, f"{self.name}: ensemble.meta_classes is")
+        require_within("memory", self.memory, f"{self.name}: memory is")
+        require_within("members", self.head.learners, f"{self.name}: head.learners is")
+        require_within("dim", self.head.dim or 0, f"{self.name}: head.dim is")
 
     def for_protocol(self, protocol: str) -> Method:
         """The method with its paper's own settings under this protocol, where it has any."""

@@ -10,9 +10,9 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
+from likewise.argument_types import checked_arguments
 from likewise.checks import known_name
 from likewise.configuration import from_table
 from likewise.data.augmentation import AUGMENTATIONS, Augmentation
@@ -74,6 +74,7 @@ class Embedder:
             raise ValueError(f"backbone {self.network.spec.backbone!r} with preprocessing={self.preprocessing}: expected {expected}")
         self.network.to(self.device)
 
+    @checked_arguments
     def save(self, folder: str | Path) -> None:
         """Writes model.safetensors, embedder.json and, if it was calibrated, calibration.json; an embedder that is there is replaced,
         anything else is refused.
@@ -88,6 +89,7 @@ class Embedder:
         )
 
     @classmethod
+    @checked_arguments
     def load(cls, folder: str | Path, device: torch.device | str = "cpu") -> Self:
         """From a folder that `save` wrote, or a run's folder that holds one as `embedder`."""
         bundle = read_bundle(Path(folder))
@@ -107,6 +109,7 @@ class Embedder:
         return cls(network.eval(), preprocessing, bundle.card, device, calibration)
 
     @classmethod
+    @checked_arguments
     def pretrained(cls, name: str, pooling: str | None = None, device: torch.device | str = "cpu") -> Self:
         """The features of public weights as they are, without any training: a name of `likewise weights`, such as "efficientnet_lite0".
 
@@ -120,10 +123,12 @@ class Embedder:
         card = {"weights": name, "sha256": file.digest, "licence": weights.licence, "source": str(weights.source)}
         return cls(network, Preprocessing(weights.side, AUGMENTATIONS[weights.augmentation]), card, device)
 
+    @checked_arguments
     def with_whitening(self, whitening: Whitening) -> Embedder:
         """An embedder of its own that ends in this whitening (see likewise.whiten), which is saved with it. It is not calibrated."""
         return replace(self, network=self.network.with_whitening(whitening), card=dict(self.card), calibration=None)
 
+    @checked_arguments
     def embed(
         self,
         items: Items,
@@ -153,8 +158,6 @@ class Embedder:
             raise ValueError("mirror=True with a network of vectors: only images have a mirror image")
         if not normalize and (mirror or levels is not None):
             raise ValueError("normalize=False with mirror or levels: these make rows of length 1; Network.joined makes such of the outputs")
-        if isinstance(items, str | Path | Image.Image):
-            raise ValueError(f"{items!r} is one item: expected a list of them; write [{items!r}]")
         if len(items) == 0:
             width = self.network.width_of(levels or self.network.spec.levels) if normalize else self.network.num_outputs
             gives_bits = self.network.spec.binary and normalize
@@ -169,8 +172,10 @@ class Embedder:
         rows = embed_batches(
             self.network, inputs, levels=levels, mirror=mirror, normalize=normalize, on_progress=on_progress, total=len(items)
         )
+        _require_finite(rows, "computed")
         return (pack_bits(rows) if self.network.spec.binary and normalize else rows).cpu().numpy()
 
+    @checked_arguments
     def embed_levels(
         self, items: Items, *, batch: int = 64, on_progress: ProgressCallback | None = None
     ) -> dict[tuple[Level, ...], npt.NDArray[Any]]:
@@ -185,6 +190,7 @@ class Embedder:
             joined = {levels: self.network.joined(rows, levels) for levels in combinations[-1 if self.network.spec.whitened else 0 :]}
         return {levels: (pack_bits(vectors) if self.network.spec.binary else vectors).cpu().numpy() for levels, vectors in joined.items()}
 
+    @checked_arguments
     def embed_images(
         self,
         dataset: Dataset,
@@ -222,6 +228,7 @@ class Embedder:
         if not rows:
             raise NoneDecoded(f"{dataset.name}: none of {len(images)} images can be decoded", problems)
         vectors = torch.from_numpy(np.stack(list(rows.values())))
+        _require_finite(vectors, "computed")
         return (pack_bits(vectors) if self.network.spec.binary and normalize else vectors).numpy(), np.array(list(rows)), problems
 
     def _files_to_stream(self, items: Items) -> Dataset | None:
@@ -238,7 +245,11 @@ class Embedder:
     def _inputs(self, items: Items, batch: int, on_progress: ProgressCallback | None) -> Iterator[Tensor]:
         """The network's input for the items, `batch` at a time, on the device."""
         items = items.items.array if isinstance(items, Dataset) and isinstance(items.items, Features) else items
+        if isinstance(items, np.ndarray) and items.dtype.kind not in "biuf":
+            raise ValueError(f"{_described(items)}: this embedder takes numbers, which .astype(np.float32) gives")
         array = torch.from_numpy(np.ascontiguousarray(items)) if isinstance(items, np.ndarray) else items
+        if isinstance(array, Tensor) and array.is_floating_point():
+            _require_finite(array, "given")
         if self.preprocessing is None:
             if not isinstance(array, Tensor) or array.ndim != 2 or array.shape[1] != self.network.spec.in_features:
                 expected = f"float vectors (items, {self.network.spec.in_features})"
@@ -267,6 +278,14 @@ class _Chosen(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         return embedded(self.network, inputs, levels=self.levels, mirror=self.mirror, normalize=self.normalize)
+
+
+def _require_finite(rows: Tensor, what: str) -> None:
+    """A ValueError that names the first item of which a number is NaN or infinite."""
+    unsound = (~rows.flatten(1).isfinite().all(1)).nonzero().flatten().tolist() if rows.ndim > 1 else []
+    if unsound:
+        cause = "look at the pixels or vectors given" if what == "given" else "look at the item, or the network's weights and preprocessing"
+        raise ValueError(f"what is {what} of item {unsound[0]} holds NaN or infinity ({len(unsound):,} of {len(rows):,} items do): {cause}")
 
 
 def _described(items: Any) -> str:

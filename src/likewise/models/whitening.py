@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from likewise.argument_types import checked_arguments
 from likewise.checks import known_name
 from likewise.evaluation.labels import Labels, class_codes
 from likewise.evaluation.retrieval import per_query
@@ -152,6 +153,7 @@ class Whitening(nn.Module):
 
 
 @torch.no_grad()
+@checked_arguments
 def whiten(
     vectors: Tensor | npt.NDArray[Any],
     labels: Labels | None = None,

@@ -12,6 +12,7 @@ from likewise.configuration import from_table
 from likewise.data.augmentation import AUGMENTATIONS
 from likewise.evaluation.metrics import DEFAULT_METRICS, METRICS
 from likewise.formats.settings_files import naming, read_toml
+from likewise.limits import require_within
 from likewise.models.weights.pretrained import WEIGHTS, find_weights
 from likewise.models.weights.weights_fit import check_weights
 from likewise.own_code import is_address, resolved_address
@@ -89,6 +90,10 @@ class Protocol:
         for name in ("steps", "weight_decay", "clip", "momentum", "seconds", "trials"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}: expected a number not below 0")
+        if isinstance(self.side, int) and self.side < 1:
+            raise ValueError(f"side={self.side}: expected a number of pixels, 'auto' or 'as_is'")
+        for name in ("dim", "batch", "steps", "views", "trials", "folds", "seeds"):
+            require_within("trials" if name in ("folds", "seeds") else name, getattr(self, name), f"{name} is")
         if self.views > 1 and not self.frozen:
             raise ValueError(f"views={self.views} of a backbone that is trained: its images are drawn anew each step; leave views out")
         known_name("weights", self.weights, (*WEIGHTS_WORDS, *WEIGHTS))

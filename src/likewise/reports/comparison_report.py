@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from likewise.argument_types import checked_arguments
 from likewise.comparison.compare import run_comparison
 from likewise.comparison.folder import REPORT, seal_folder, unseal_folder
 from likewise.comparison.plan_progress import OnProgress
@@ -35,6 +36,7 @@ from likewise.reports.tables import csv_table, latex_table, markdown_table
 from likewise.reports.tuning_charts import best_after_chart, rate_charts
 
 
+@checked_arguments
 def compare(
     methods: MethodsAsked | None = None,
     data: DataAsked = "glyphs",

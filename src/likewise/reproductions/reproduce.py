@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from likewise.addresses import shown_words, without_secrets
+from likewise.argument_types import checked_arguments
 from likewise.comparison.compare import TimeIsUp
 from likewise.comparison.level_scores import level_name
 from likewise.comparison.plan_progress import Progress
@@ -34,6 +35,7 @@ SEEDS = 3  # that a claim can be judged by at all takes two
 NOT_YET = "its turn has not come: the same command goes on"
 
 
+@checked_arguments
 def reproduce(
     items: str | PaperItem | Iterable[str | PaperItem] = (),
     *,

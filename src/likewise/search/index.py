@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from likewise.argument_types import checked_arguments
 from likewise.checks import close_name, known_name
 from likewise.data.dataset import Dataset, Files
 from likewise.data.packing.packed import Problem
@@ -75,6 +76,7 @@ class Index:
         self._discard: weakref.finalize[..., Self] | None = None  # of a temporary folder
 
     @classmethod
+    @checked_arguments
     def build(
         cls,
         model: Embedder | str | Path,
@@ -102,6 +104,7 @@ class Index:
         return index
 
     @classmethod
+    @checked_arguments
     def create(
         cls, model: Embedder | str | Path, *, out: str | Path | None = None, store: str = "exact", device: str = "auto", **options: Any
     ) -> Self:
@@ -124,6 +127,7 @@ class Index:
         return index
 
     @classmethod
+    @checked_arguments
     def load(cls, folder: str | Path, device: str = "auto") -> Self:
         """The index that `build` or `save` wrote."""
         return cls(folder, device)
@@ -147,6 +151,7 @@ class Index:
         """Where the model comes from."""
         return read_bundle(self.folder / MODEL).card
 
+    @checked_arguments
     def add(self, images: Images, *, prune: bool = False, ray: str | None = None, on_progress: ProgressCallback | None = None) -> Added:
         """Adds images, see `build`, and gives how many. What is there already is embedded again only if the file's digest has changed.
 
@@ -164,6 +169,7 @@ class Index:
             self.store.prepare(on_progress=on_progress)
         return result
 
+    @checked_arguments
     def remove(self, paths: str | Path | Sequence[str | Path] = (), *, where: Where = ()) -> int:
         """Removes the images of these paths, a folder standing for all below it, that fulfil the conditions; gives how many."""
         given = [paths] if isinstance(paths, str | Path) else list(paths)
@@ -177,14 +183,17 @@ class Index:
                 ids &= {id for path in given for id in self._ids_at(os.path.abspath(path))}
             return self.store.remove(sorted(ids))
 
+    @checked_arguments
     def search(self, image: Query, k: int = 10, where: Where = ()) -> Hits:
         """The k images that are most like this one, the nearest first; fewer where the index holds fewer that fulfil the conditions."""
         return self.search_many([image], k, where)[0]
 
+    @checked_arguments
     def search_many(self, images: Sequence[Query], k: int = 10, where: Where = ()) -> list[Hits]:
         """For each of several images."""
         return self.search_vectors(self.embed(images), k, where)
 
+    @checked_arguments
     def search_vectors(self, vectors: Vectors, k: int = 10, where: Where = ()) -> list[Hits]:
         """For each of several vectors of this index's model (queries, width)."""
         self.store.refresh()
@@ -200,12 +209,14 @@ class Index:
                 self.store.refresh()
         raise ValueError(f"{self.folder} changes faster than it can be read: try again later")
 
+    @checked_arguments
     def duplicates(self, similarity: float | None = None, where: Where = (), *, on_progress: ProgressCallback | None = None) -> Copies:
         """Groups of images that are the same file, or nearly the same picture: see search/grouping/near_copies.py."""
         from likewise.search.grouping.near_copies import find_copies
 
         return find_copies(self, similarity=similarity, where=where, on_progress=on_progress)
 
+    @checked_arguments
     def cluster(
         self,
         k: int | None = None,
@@ -220,11 +231,13 @@ class Index:
 
         return group_images(self, k=k, similarity=similarity, where=where, seed=seed, on_progress=on_progress)
 
+    @checked_arguments
     def embed(self, images: Sequence[Query]) -> Vectors:
         """The vectors of images by this index's model (images, width)."""
         pictures = [Image.fromarray(image) if isinstance(image, np.ndarray) else image for image in images]
         return vectors_of(self.embedder, self.embedder.embed(pictures))
 
+    @checked_arguments
     def embed_files(self, paths: Sequence[str | Path]) -> tuple[Vectors, list[int], tuple[Problem, ...]]:
         """The vectors of those files that can be decoded, which they are, and the others with the reasons; a ValueError where none can."""
         files = Dataset("the queries", Files(tuple(map(Path, paths))), np.zeros(len(paths), np.int64), ("",))
@@ -243,6 +256,7 @@ class Index:
                 raise ValueError(f"no image has a column {condition.column!r}: {hint}there are {', '.join(columns)}")
         return conditions
 
+    @checked_arguments
     def save(self, folder: str | Path) -> None:
         """Writes a copy of the index; one that is there is replaced, anything else is refused."""
         target = Path(folder)

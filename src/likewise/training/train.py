@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from torch import Tensor
 
+from likewise.argument_types import checked_arguments
 from likewise.checks import known_name
 from likewise.configuration import as_table, divided, with_settings
 from likewise.data.dataset import Dataset
@@ -53,6 +54,7 @@ class TrainingStopped(Exception):
     """By Ctrl-C, SIGTERM or a listener: the step was finished and a checkpoint written. The message says how to go on."""
 
 
+@checked_arguments
 def train(
     method: str | Path | Method | AnyLoss,
     data: str | Path | Dataset,

@@ -60,17 +60,14 @@ def read_features(path: Path, *, labels: Path | None = None, labelled: bool = Tr
         raise ValueError(f"{path}: {len(unsound):,} vectors hold NaN, infinity or what float32 cannot hold, first row {unsound[0]}")
     if names is None:
         return Dataset(path.stem, Features(single), np.full(len(single), -1), ())
-    if names.dtype.kind not in "iuUSb":
+    if names.dtype.kind not in "iuUb":
         raise ValueError(f"{path}: the labels are {names.dtype}: expected whole numbers or text")
     return _labelled(path, single, names, words, drop=labelled)
 
 
 def _labelled(path: Path, vectors: npt.NDArray[np.float32], names: Array, words: Array | None, *, drop: bool) -> Dataset:
     """The vectors with their classes and parts, those without either dropped or kept."""
-    try:
-        texts = names.astype("U") if names.dtype.kind != "S" else np.char.decode(names, "utf-8")
-    except UnicodeDecodeError as fault:
-        raise ValueError(f"{path}: the labels are bytes that are no UTF-8 ({fault.reason}): save them as text") from fault
+    texts = names.astype("U")
     marks = None if words is None else words.astype("U")
     known = {"label": texts != ""} | ({} if marks is None else {"split": marks != ""})
     whole = np.logical_and.reduce(list(known.values()))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from likewise.argument_types import checked_arguments
 from likewise.configuration import from_table
 from likewise.evaluation.calibration.class_bounds import Array, Indices, is_bounded, least_units, least_where
 from likewise.evaluation.calibration.class_pairs import ClassPairs, Runs
@@ -122,6 +123,7 @@ class Calibration:
         return Calibration.from_stored(stored)
 
 
+@checked_arguments
 def calibrate(
     embeddings: Embeddings,
     labels: Labels,

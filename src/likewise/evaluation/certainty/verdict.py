@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from scipy import special
 
+from likewise.argument_types import checked_arguments
 from likewise.checks import known_name
 from likewise.evaluation.certainty.noise import CERTAIN, Array, Noise, Spread, measured, moderated, of_differences, of_means
 from likewise.wording import count_of
@@ -92,6 +93,7 @@ class Verdict:
         return choices[place] if place < len(choices) and self.detectable(choices[place]) <= lead else None
 
 
+@checked_arguments
 def verdict(
     scores: Mapping[str, Any],
     *,

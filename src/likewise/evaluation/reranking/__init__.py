@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from likewise.argument_types import checked_arguments
 from likewise.checks import known_name, require_frozen
 from likewise.configuration import from_table, value_of
 from likewise.evaluation.metrics import check_k
@@ -87,6 +88,7 @@ RERANKERS: Mapping[str, Callable[..., Reranker]] = {
 }
 
 
+@checked_arguments
 def rerank(
     queries: Embeddings, gallery: Embeddings | None = None, k: int = 10, *, how: str | Reranker = "k_reciprocal"
 ) -> tuple[Tensor, Tensor]:
