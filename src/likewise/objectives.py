@@ -20,7 +20,7 @@ from likewise.losses import make_loss
 from likewise.losses.loss import AnyLoss, BatchLoss, OverPairs, PairLoss, RowLoss, VectorLoss, WithPenalty, traits_of
 from likewise.mining import All, Miner, make_miner, row_noise
 from likewise.references import MemoryBank, Proxies, batch_rows, other_rows, prototype_rows, support_items
-from likewise.rows import Rows, statistics_dtype
+from likewise.rows import Relation, Rows, statistics_dtype
 from likewise.unit_vectors import unit
 
 
@@ -122,6 +122,15 @@ def checked_weights(name: str, weights: Tensor, number: int | None = None, *, va
     return weights
 
 
+def checked_relation(relation: Tensor, shape: tuple[int, int], *, values: bool = True) -> None:
+    if relation.shape != shape or relation.dtype == torch.bool or relation.dtype.is_complex:
+        raise ValueError(
+            f"relation is {relation.dtype} {tuple(relation.shape)}: expected numbers {shape}, 1 for like, -1 for unlike, 0 for neither"
+        )
+    if values and not bool((relation.abs() <= 1).all()):
+        raise ValueError(f"relation holds {relation[~(relation.abs() <= 1)][0].item()}: expected numbers from -1 to 1")
+
+
 def require_weighable(loss: AnyLoss, proxies_are_anchors: bool) -> None:
     if isinstance(loss, BatchLoss | VectorLoss) or proxies_are_anchors:
         raise ValueError(f"{type(loss).__name__} has no value for each item of the batch: leave weights and class_weights out")
@@ -164,12 +173,13 @@ class Objective(nn.Module):
     def forward(
         self,
         embeddings: Tensor,
-        labels: Tensor,
+        labels: Tensor | None = None,
         *,
         references: Tensor | None = None,
         reference_labels: Tensor | None = None,
         items: Tensor | None = None,
         weights: Tensor | None = None,
+        relation: Relation | None = None,
     ) -> Tensor:
         """Mean loss of the anchors that have a positive and a negative among their references; a zero if there is none.
 
@@ -179,7 +189,16 @@ class Objective(nn.Module):
 
         `references` and `reference_labels` compare the embeddings with another set instead of with each other; `items` are the
         embeddings' indices in the data set, for the memory bank.
+
+        `relation` says instead of equal labels which pairs are alike: a matrix, (N, N) or with references (N, R), in [-1, 1], or a
+        function that makes the rows of some anchors from their labels (N, ...) and the references', block by block, never N x N at once.
+        Above 0 is a positive, below 0 a negative, 0 no pair; how far from 0 does not matter. It need not be symmetric; an item and itself
+        are never a pair. `likewise.relations` has some. For losses of pairs of embeddings; without a memory.
         """
+        if relation is not None:
+            return self._related(embeddings, labels, relation, references, reference_labels, weights)
+        if labels is None:
+            raise ValueError("no labels: give labels, or relation= to say which pairs are alike")
         labels = self.check(embeddings, labels)
         if (references is None) != (reference_labels is None):
             raise ValueError("references and reference_labels belong together: give both or neither")
@@ -198,6 +217,55 @@ class Objective(nn.Module):
             if self.memory is not None and self.training:
                 self.memory.enqueue(vectors.detach(), labels, items)
             return loss
+
+    def _related(
+        self,
+        embeddings: Tensor,
+        labels: Tensor | None,
+        relation: Relation,
+        references: Tensor | None,
+        reference_labels: Tensor | None,
+        weights: Tensor | None,
+    ) -> Tensor:
+        """The loss of pairs that a relation tells to be alike or not."""
+        name = type(self.loss).__name__
+        if self.memory is not None or self.traits.meets != "batch" or isinstance(self.loss, BatchLoss | VectorLoss):
+            raise ValueError(f"relation= is for pairs of embeddings, and {name} (or its memory) meets classes: give labels")
+        if self.traits.num_classes is not None or self.class_weights is not None:
+            raise ValueError("settings of classes (num_classes, class_weights) need labels, which relation= takes the place of")
+        number = len(embeddings)
+        dummy = torch.zeros(number, dtype=torch.long, device=embeddings.device)
+        self.check(embeddings, dummy)
+        if references is not None:
+            self.check(
+                references, torch.zeros(len(references), dtype=torch.long, device=references.device), ("references", "reference_labels")
+            )
+        met = embeddings if references is None else references
+        if isinstance(relation, Tensor):
+            checked_relation(relation, (number, len(met)), values=not self.trusting)
+            if self.gather is not False:
+                raise ValueError(
+                    "gather compares with all ranks' items, of which a matrix here does not tell: give relation= as a function"
+                )
+            labels, reference_labels = dummy, torch.zeros(len(met), dtype=torch.long, device=met.device)
+        elif labels is None or (references is not None and reference_labels is None):
+            raise ValueError("a relation that is a function is called with labels: give labels= (and reference_labels=, with references)")
+        for what, given, expected in (("labels", labels, number), ("reference_labels", reference_labels, len(met))):
+            if given is not None and len(given) != expected:
+                raise ValueError(f"{what} of shape {tuple(given.shape)}: expected one for each of {expected} embeddings")
+        kind = embeddings.device.type
+        with torch.autocast(kind, enabled=False):
+            vectors = self._vectors(embeddings)
+            weights = self._weights(vectors, dummy, weights)
+            if references is not None and reference_labels is not None:
+                others = self._vectors(references).to(vectors.dtype)
+                rows = other_rows(vectors, labels, others, reference_labels, unit=self.normalize)
+                return self._loss_of(self.loss, replace(rows, weights=weights, relation=relation), vectors, None)
+            ranks = self._ranks(dummy)
+            if ranks is not None:
+                vectors, labels = ranks.gather(vectors), ranks.gather(labels)
+            rows = batch_rows(vectors, labels, unit=self.normalize, share=slice(None) if ranks is None else ranks.share)
+            return self._loss_of(self.loss, replace(rows, weights=weights, relation=relation), vectors, ranks)
 
     def check(self, embeddings: Tensor, labels: Tensor, names: tuple[str, str] = ("embeddings", "labels")) -> Tensor:
         """The labels as this objective uses them, after a look at both."""

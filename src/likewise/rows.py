@@ -14,6 +14,9 @@ from likewise.pairs import Pairs, Side
 RowFunction = Callable[[Pairs], Tensor]  # a block of rows -> (anchors, ...): one result a row
 CountedFunction = Callable[[Pairs], tuple[Tensor, Tensor]]  # a block of rows -> two (anchors,): values, and 1 for rows that count
 
+# What each reference is to each anchor, in [-1, 1]: a matrix (n, r), or a function of labels of some anchors and of references -> (a, r)
+Relation = Tensor | Callable[[Tensor, Tensor], Tensor]
+
 
 class BlockTensors(TypedDict):
     """What a block of rows is made of: plain tensors, so that a function of them can be compiled."""
@@ -27,6 +30,7 @@ class BlockTensors(TypedDict):
     exists: Tensor | None  # (a, k)
     noise: Tensor | None  # (a, 1)
     weights: Tensor | None  # (a,)
+    relation: Tensor | None  # (a, r)
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ class Rows:
     grouping: Grouping | None = None
     noise: Tensor | None = None  # (n, 1)
     weights: Tensor | None = None  # (n,) of each anchor in the mean over them
+    relation: Relation | None = None  # instead of equal labels: above 0 a positive, below 0 a negative, 0 no pair
     statistic: Tensor | None = None  # (r,)
 
     @property
@@ -129,12 +134,32 @@ class Rows:
             "exists": exists,
             "noise": None if self.noise is None else self.noise[rows],
             "weights": None if self.weights is None else self.weights[rows],
+            "relation": None if self.relation is None else self._related(self.relation, rows),
         }
+
+    def _related(self, relation: Relation, rows: slice) -> Tensor:
+        """What the references are to these anchors: (a, r)."""
+        if isinstance(relation, Tensor):
+            return relation[rows]
+        with torch.no_grad():
+            related = relation(self.anchor_labels[rows], self.reference_labels)
+        expected = (len(self.anchor_labels[rows]), self.num_references)
+        if not isinstance(related, Tensor) or related.shape != expected or related.dtype == torch.bool:
+            given = f"{related.dtype} {tuple(related.shape)}" if isinstance(related, Tensor) else type(related).__name__
+            raise ValueError(
+                f"the relation gave {given} for labels of {expected[0]} anchors and {expected[1]} references: expected numbers {expected}, "
+                "1 for like, -1 for unlike, 0 for neither"
+            )
+        return related
 
     def of_references(self, noise: Tensor | None) -> Rows:
         """The references as anchors against themselves."""
         if self.symmetric:
             return self
+        if isinstance(self.relation, Tensor):
+            raise ValueError(
+                "this loss looks at the references' own rows, which a matrix of anchors does not tell: give a function of labels"
+            )
         items = self.reference_items
         if items is None:
             items = torch.arange(self.num_references, device=self.references.device)
@@ -178,7 +203,10 @@ def pairs_of(
     dtype = statistics_dtype(similarity)
     mask: Tensor
     at_columns: Tensor | slice = slice(None) if columns is None else columns
-    if columns is None:
+    relation = block["relation"]
+    if relation is not None:
+        mask, negative = relation > 0, relation < 0
+    elif columns is None:
         mask = labels[:, None] == block["reference_labels"]
         negative = ~mask
     else:
@@ -191,7 +219,10 @@ def pairs_of(
             negative = negative.scatter_(1, columns, ~mask[:, :1].expand_as(columns))
     anchor_items, reference_items = block["anchor_items"], block["reference_items"]
     if anchor_items is not None and reference_items is not None:
-        mask = mask & (reference_items[at_columns] != anchor_items[:, None])
+        others = reference_items[at_columns] != anchor_items[:, None]
+        mask = mask & others
+        if relation is not None:  # which may call an item unlike itself
+            negative = negative & others
     if present is not None:
         negative = negative & present
         mask = mask & present[at_columns]

@@ -194,7 +194,8 @@ class _Sweep:
     def _between(self, block: slice, references: Tensor, gradients: _Gradients | None) -> _Between | None:
         """The rows of the block's positives; None where they are too many to hold."""
         grouping = self.rows.grouping
-        assert grouping is not None
+        if grouping is None:  # any reference may be a positive
+            return None
         width = self.engine.width(grouping, block)
         most = CPU_BETWEEN_NUMBERS if references.is_cpu else CUDA_BETWEEN_NUMBERS
         if min((block.stop - block.start) * width, references.shape[0]) * references.shape[0] > most:

@@ -23,6 +23,8 @@ COMPILE_PAIRS = 4096 * 4096  # below, launching the uncompiled kernels costs les
 
 def choose_grouping(rows: Rows, loss: AnyLoss, traits: Traits) -> Grouping | None:
     """Where each row's few positives are, for a loss that needs to know and where masks over whole rows cost more than finding out."""
+    if rows.relation is not None:
+        return None
     wanted = traits.expands_positives or traits.between_references
     worth = rows.num_anchors * rows.num_references > (COMPACT_PAIRS if rows.anchors.is_cpu else COMPILE_PAIRS)
     if not wanted and (not worth or isinstance(loss, BatchLoss)):  # the latter looks at whole rows anyway
