@@ -46,10 +46,10 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Piece]:
     done: list[Piece] = []
     perform = Workshop.perform
 
-    def noting(self: Workshop, piece: Piece, progress: Progress) -> Any:
+    def noting(self: Workshop, piece: Piece, progress: Progress, **more: Any) -> Any:
         if piece.kind == "final":
             done.append(piece)
-        return perform(self, piece, progress)
+        return perform(self, piece, progress, **more)
 
     monkeypatch.setattr(Workshop, "perform", noting)
     return done
