@@ -104,7 +104,10 @@ def fixed_order_sum(terms: Tensor) -> Tensor:
 def square_norms(rows: Tensor) -> Tensor:
     """Squared length of every row in float64, in the fixed order."""
     chunk = 8192 if rows.is_cuda else 512
-    return torch.cat([fixed_order_sum(part.double().square()) for part in torch.split(rows, chunk)])
+    norms = torch.empty(len(rows), dtype=torch.float64, device=rows.device)
+    for start in range(0, len(rows), chunk):
+        norms[start : start + chunk] = fixed_order_sum(rows[start : start + chunk].double().square())
+    return norms
 
 
 @dataclass(frozen=True)

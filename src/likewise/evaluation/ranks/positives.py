@@ -11,6 +11,7 @@ from likewise.evaluation.similarity import PairwiseSimilarity
 # Pairs of one class at once, and rows that are gathered for the products of pairs, both in float64.
 MOST_OF_A_CLASS = 1 << 20
 MOST_ROWS = 1 << 14
+HASHED_AT_ONCE = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -68,15 +69,20 @@ class Duplicates:
         generator = torch.Generator().manual_seed(0)
         words = gallery.shape[1] * gallery.element_size() // 4
         weights = torch.randint(-(2**62), 2**62, (words,), generator=generator).to(device)
-        # + 0.0: minus zero is zero
-        hashes = torch.cat([((part + 0.0).view(torch.int32) * weights).sum(dim=1) for part in torch.split(gallery, 1 << 12)])
+        # Into room made beforehand: small results between large ones that come and go would keep the memory of these from being used again.
+        hashes = torch.empty(num, dtype=torch.int64, device=device)
+        for begin in range(0, num, HASHED_AT_ONCE):
+            part = slice(begin, begin + HASHED_AT_ONCE)
+            # + 0.0: minus zero is zero
+            hashes[part] = ((gallery[part] + 0.0).view(torch.int32) * weights).sum(dim=1)
         inverse = torch.unique(hashes, return_inverse=True)[1]
         first = torch.full((num,), num, dtype=torch.int64, device=device)
         first.scatter_reduce_(0, inverse, torch.arange(num, device=device), "amin")
         code = first[inverse]
-        same = torch.cat(
-            [(a == gallery[b]).all(dim=1) for a, b in zip(torch.split(gallery, 1 << 12), torch.split(code, 1 << 12), strict=True)]
-        )
+        same = torch.empty(num, dtype=torch.bool, device=device)
+        for begin in range(0, num, HASHED_AT_ONCE):
+            part = slice(begin, begin + HASHED_AT_ONCE)
+            same[part] = (gallery[part] == gallery[code[part]]).all(dim=1)
         code = torch.where(same, code, torch.arange(num, device=device))  # equal hashes of unequal rows
         size = torch.bincount(code, minlength=num)[code]
         order = torch.argsort(code, stable=True)

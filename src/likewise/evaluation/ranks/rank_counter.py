@@ -269,7 +269,7 @@ class RankCounter:
 
         def one(rows: slice) -> None:
             index = positives.rows[rows]
-            buffer = pairwise.gallery_factor.new_empty(len(index) * self.block_columns)
+            buffer = pairwise.gallery.new_empty(len(index) * self.block_columns)
             for columns in _blocks(len(pairwise.gallery), self.block_columns):
                 out = buffer[: len(index) * (columns.stop - columns.start)].view(len(index), -1)
                 similarities = pairwise.block(index, columns, out=out)
