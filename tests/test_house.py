@@ -45,6 +45,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "collective",
         "engines",
         "objectives",
+        "joint_objective",
         "pair_weighting",
         "unit_vectors",
     ),
