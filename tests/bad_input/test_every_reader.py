@@ -19,7 +19,7 @@ from likewise.data.packing.cache import pack
 from likewise.data.readers import READERS, read, read_to_embed
 
 from .bad_files import BAD, bad_files, gzipped_bomb, sound
-from .guard import told
+from .guard import limits_of_the_system, told
 
 Layout = Callable[[Path], dict[Path, str]]  # makes a small data set and gives the files that describe it with their formats
 IN_PROCESSES = ("empty", "half", "flipped", "a pipe")  # of .mat, each of which is parsed in a process that imports scipy
@@ -204,6 +204,29 @@ def _read_and_used(spec: str, *, labelled: bool) -> None:
     assert np.isfinite(dataset.items.array).all() if hasattr(dataset.items, "array") else len(dataset) > 0
     if dataset.kind == "images" and labelled:
         diagnose_dataset(dataset, workers=1)
+
+
+def test_classes_that_a_person_reads_as_one_are_told(tmp_path: Path) -> None:
+    for name in ("Wren", "wren ", "caf\u00e9", "cafe\u0301", "owl"):
+        _draw(tmp_path / name / "0.png")
+    report = diagnose_dataset(read(str(tmp_path)))
+    assert sorted(map(sorted, report.alike_names)) == [["Wren", "wren "], ["cafe\u0301", "caf\u00e9"]]
+    assert sum("differ only by case, Unicode form or spaces" in problem for problem in report.problems) == 2
+
+
+def test_strips_are_refused_before_they_grow(tmp_path: Path) -> None:
+    """32 of 34,500 x 1 pixels, 3.7 kB together, once took 7 GB."""
+    for number in range(32):
+        (tmp_path / "ab"[number % 2]).mkdir(exist_ok=True)
+        Image.new("L", (34_500, 1)).save(tmp_path / "ab"[number % 2] / f"strip {number}.png")
+    _folder(tmp_path)
+    dataset = read(str(tmp_path))
+    with limits_of_the_system(num_bytes=2**29):
+        packed = pack(dataset, folder=tmp_path / "packed", side=72)
+        report = diagnose_dataset(dataset)
+    assert (len(packed), len(packed.skipped), len(report.broken)) == (4, 32, 32)
+    assert {problem.reason for problem in packed.skipped} == {broken.reason for broken in report.broken}
+    assert "one side is more than 100 times the other; cut it up (LIKEWISE_MAX_ASPECT raises it)" in report.broken[0].reason
 
 
 def test_a_bomb_of_mnist(tmp_path: Path) -> None:

@@ -369,3 +369,28 @@ def test_what_json_cannot_hold_is_found_before_writing(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="not JSON serializable"):
         embedder.save(tmp_path / "m")
     assert os.listdir(tmp_path) == []
+
+
+def test_vectors_are_finite_on_the_way_in_and_out(tmp_path: Path) -> None:
+    embedder = Embedder(make_network(NetworkSpec("mlp", in_features=6, dim=4), seed=0), None)
+    vectors = torch.randn(5, 6)
+    vectors[3, 2] = torch.nan
+    with pytest.raises(ValueError, match=r"what is given of item 3 holds NaN or infinity \(1 of 5 items do\)"):
+        embedder.embed(vectors)
+    with torch.no_grad():
+        next(embedder.network.parameters()).fill_(torch.nan)
+    with pytest.raises(ValueError, match=r"what is computed of item 0 holds NaN or infinity \(5 of 5 items do\)"):
+        embedder.embed(torch.randn(5, 6))
+    embedder.save(tmp_path / "m")
+    with pytest.raises(ValueError, match=r"model\.safetensors: .* holds NaN or infinity"):
+        Embedder.load(tmp_path / "m")
+
+
+def test_numbers_of_the_preprocessing_are_finite(tmp_path: Path) -> None:
+    of_images().save(tmp_path / "m")
+    description = tmp_path / "m" / "embedder.json"
+    stored = json.loads(description.read_text())
+    stored["preprocessing"]["augmentation"]["mean"][1] = float("nan")
+    description.write_text(json.dumps(stored))
+    with pytest.raises(ValueError, match=r"embedder\.json: preprocessing\.augmentation\.mean\[1\] is NaN or infinite"):
+        Embedder.load(tmp_path / "m")

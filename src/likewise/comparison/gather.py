@@ -32,6 +32,7 @@ from likewise.environment import versions
 from likewise.evaluation.certainty.verdict import Verdict
 from likewise.evaluation.retrieval import PerQuery
 from likewise.files import file_digest
+from likewise.formats.numpy_files import map_npy
 from likewise.methods import Method, at
 from likewise.sealing import Damaged
 from likewise.wording import count_of
@@ -315,7 +316,7 @@ class Gatherer:
         if facts.get("look"):
             self._looks[data] = CountedLook.from_json(facts["look"])
         pictures = self._whole(ITEMS, facts, "thumbnails")
-        thumbnails = None if pictures is None else np.load(pictures, mmap_mode="r")
+        thumbnails = None if pictures is None else map_npy(pictures)
         halves = {name: None if facts[name] is None else np.array(facts[name], dtype=np.int64) for name in ("query", "gallery")}
         names = self.context.datasets[data].class_names
         return TestItems(np.array(facts["labels"], dtype=np.int64), names, tuple(facts["names"]), thumbnails, **halves)

@@ -18,6 +18,7 @@ from likewise.comparison.sweeping.swept_methods import LeftOut, SweptMethod
 from likewise.comparison.tuning import TrialState
 from likewise.data.ledger import CountedLook
 from likewise.evaluation.certainty.verdict import Verdict
+from likewise.formats.numpy_files import read_npy
 from likewise.methods import RATE, Level, Method
 from likewise.protocols import Tune
 
@@ -259,7 +260,7 @@ def read_vectors(methods: Sequence[MethodResult], items: TestItems) -> Vectors:
     for method in methods:
         if method.embeddings is None:
             continue
-        array = np.load(method.embeddings, allow_pickle=False)
+        array = read_npy(method.embeddings)
         if array.ndim != 2 or len(array) != len(items.labels):
             raise ValueError(
                 f"{method.embeddings} holds an array of shape {array.shape}, but {method.dataset} has {len(items.labels):,} test items: "

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # c
 
 from likewise.comparison.results import MethodResult, Vectors
 from likewise.evaluation.threads import for_each
+from likewise.formats.numpy_files import read_npy
 
 MOST_ITEMS, MOST_OF_A_CLASS, FEWEST_FOR_TSNE = 600, 20, 20
 MOST_PLACES, FEWEST_ITEMS = 4000, 100  # items times methods: t-SNE takes about a millisecond for each
@@ -81,7 +82,7 @@ def _plane_map(methods: list[MethodResult], labels: npt.NDArray[np.int64]) -> Em
     """What the networks give, neither turned nor brought to length 1: the same items, drawn at random, for every method."""
     room = min(MOST_IN_PLANE, max(FEWEST_ITEMS, MOST_PLACES // len(methods)))
     items = np.sort(np.random.default_rng(0).permutation(len(labels))[:room])
-    planes = {method.name: np.load(method.planes[0], allow_pickle=False)[items] for method in methods}
+    planes = {method.name: read_npy(method.planes[0])[items] for method in methods}
     return EmbeddingMap(PLANE, items, {name: _on_grid(np.nan_to_num(flat).astype(np.float64)) for name, flat in planes.items()})
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from likewise.data.doctor.duplicates import DuplicateKind
-from likewise.wording import count_of
+from likewise.wording import count_of, listed, quoted
 
 KIND_WORDS: dict[DuplicateKind, str] = {"file": "identical files", "pixels": "identical pixels", "near": "nearly the same"}
 
@@ -89,6 +89,7 @@ class DatasetReport:
     blank: tuple[NamedItem, ...]  # pictures of one grey
     duplicates: tuple[Duplicate, ...]  # the worst first
     notes: tuple[str, ...]  # the reader's
+    alike_names: tuple[tuple[str, ...], ...] = ()  # classes whose names differ only by case, by Unicode form or by spaces
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -141,6 +142,8 @@ def _problems(report: DatasetReport) -> Iterator[str]:
         yield f"{alone} a single {what}: no positive pair in training, nothing to find in a test"
     if report.empty_classes:
         yield f"{count_of(len(report.empty_classes), 'class has', 'classes have')} no {what}s"
+    for names in report.alike_names:
+        yield f"the classes {listed([quoted(name) for name in names])} differ only by case, Unicode form or spaces: are they one class?"
     yield from _duplicate_counts(report, problems=True)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +82,16 @@ def diagnose_dataset(
         blank=tuple(item(i) for i, look in seen.items() if look.is_blank),
         duplicates=tuple(sorted(duplicates, key=_severity)),
         notes=dataset.notes,
+        alike_names=alike_names(dataset.class_names),
     )
+
+
+def alike_names(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Groups of names that a person reads as one: they differ by case, by Unicode form or by spaces."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(" ".join(unicodedata.normalize("NFKC", name).casefold().split()), []).append(name)
+    return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from likewise.comparison.results import ComparisonResults, MethodResult
+from likewise.formats.numpy_files import read_npy
 from likewise.reports.drawing import FAINT, METHOD_COLOURS, drawing, one_line, panels, save_figure
 from likewise.wording import percent
 
@@ -68,7 +69,7 @@ def planes_of(results: ComparisonResults, dataset: str) -> list[PlanePanel]:
         return []
     board = results.board(dataset)
     return [
-        PlanePanel(method.title, np.load(method.planes[0], allow_pickle=False), items.labels, items.class_names, score_in_words(method))
+        PlanePanel(method.title, read_npy(method.planes[0]), items.labels, items.class_names, score_in_words(method))
         for method in board.methods
         if method.planes
     ]

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from likewise.comparison.results import Estimate
+from likewise.formats.numpy_files import read_npy
 from likewise.reports.charts import draw_weights
 from likewise.reports.drawing import METHOD_COLOURS, MethodLine, one_line, panels
 from likewise.reports.figures.plane import PlanePanel, plane_figure
@@ -295,4 +294,4 @@ def _panel(item: PaperItem, name: str, ran: PartResult) -> PlanePanel:
     assert ran.labels is not None
     row = ran.rows[name]
     score = f"{item.score} {100 * row.scores[item.score].mean:.1f}" if item.score in row.scores else ""
-    return PlanePanel(item.rows[name].title or name, np.load(row.planes[0], allow_pickle=False), ran.labels, ran.class_names, score)
+    return PlanePanel(item.rows[name].title or name, read_npy(row.planes[0]), ran.labels, ran.class_names, score)

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from likewise.configuration import as_table
+from likewise.formats.numpy_files import read_npy
 from likewise.reproductions.computed_facts import FACTS
 from likewise.reproductions.paper_claims import Computed, PaperClaim, Radii, Saturates, Weighs
 from likewise.reproductions.paper_item import PaperItem, PaperPart
@@ -143,11 +142,7 @@ def _sizes(result: PartResult) -> dict[str, tuple[float, ...]]:
     if result.labels is None:
         return {}
     labels = result.labels
-    return {
-        name: tuple(size_variation(np.load(file, allow_pickle=False), labels) for file in row.planes)
-        for name, row in result.rows.items()
-        if row.planes
-    }
+    return {name: tuple(size_variation(read_npy(file), labels) for file in row.planes) for name, row in result.rows.items() if row.planes}
 
 
 def _restricted(ground: Ground, names: set[str]) -> Ground:
