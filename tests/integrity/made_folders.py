@@ -186,10 +186,14 @@ def files_of(folder: Path) -> list[str]:
 
 
 def flip(path: Path, seed: str) -> None:
-    """Another value in one byte of the file, drawn by the seed."""
+    """Another value in one byte of the file, drawn by the seed; in JSON another digit, so that it stays JSON."""
     content = bytearray(path.read_bytes())
     rng = np.random.default_rng(list(seed.encode()))
-    content[int(rng.integers(len(content)))] ^= int(rng.integers(1, 256))
+    digits = [place for place, byte in enumerate(content) if chr(byte).isdigit()] if path.suffix == ".json" else []
+    if digits:
+        content[int(rng.choice(digits))] ^= 1
+    else:
+        content[int(rng.integers(len(content)))] ^= int(rng.integers(1, 256))
     status = path.stat()
     path.unlink()  # another file of the name: who has the old one mapped keeps it
     path.write_bytes(content)

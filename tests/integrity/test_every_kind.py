@@ -95,7 +95,10 @@ def test_no_damage_escapes_the_check(made: Path, copy: Callable[[], Path]) -> No
         (checked,) = check(folder)
         wrong = [*checked.of("damaged"), *checked.of("missing")]
         assert wrong, f"{name} {how}"
-        assert any(name.endswith(finding.path.split(":")[0]) or finding.path.endswith(name) for finding in wrong), f"{name} {how}: {wrong}"
+        named = {finding.path.split(":")[0] for finding in wrong}
+        if name.endswith(".last.json"):  # of the two nobody can tell which was changed
+            name = f"{name.removesuffix('.last.json')}.jsonl" if name not in named else name
+        assert any(name.endswith(path) or path.endswith(name) for path in named), f"{name} {how}: {wrong}"
         assert all(finding.what and finding.mend for finding in wrong)
 
 
