@@ -142,8 +142,6 @@ def protocol(**changes: Any) -> Any:
 
 
 def training(place: Path) -> object:
-    from safetensors.torch import load_file
-
     import likewise
 
     out = place / "out"
@@ -151,9 +149,8 @@ def training(place: Path) -> object:
     result = likewise.train(
         "contrastive", place / "images", protocol=protocol(steps=40), out=out, device="cpu", resume=resume, checkpoint_every=3
     )
-    digest = hashlib.sha256(
-        b"".join(tensor.numpy().tobytes() for _, tensor in sorted(load_file(out / "embedder" / "model.safetensors").items()))
-    )
+    weights = likewise.Embedder.load(out).network.state_dict()
+    digest = hashlib.sha256(b"".join(tensor.numpy().tobytes() for _, tensor in sorted(weights.items())))
     if told := [note for note in result.notes if "record of looks" in note]:
         raise ValueError(told[0])
     return [result.scores, digest.hexdigest()]
@@ -195,8 +192,9 @@ def service(place: Path) -> object:
     """An index behind HTTP: searched, marked; what was acknowledged is there after whatever happened."""
     from likewise.terminal.commands.serve_command import run_serve
 
-    if not (place / "out" / "index.json").is_file():
+    if not (place / "indexed").is_file():  # an index whose building was killed is gone on with first
         index(place)
+        (place / "indexed").touch()
     marker = place / "acknowledged"
     limits = {"upload_bytes": 10**6, "pixels": 10**7, "rate": 0, "threads": 1, "queue": 8, "seconds": 10.0}
     reading, writing = os.pipe()

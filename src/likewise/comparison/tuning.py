@@ -26,6 +26,7 @@ from likewise.data.splits import SPLIT_SEED, Fold, folds
 from likewise.losses.loss import traits_of
 from likewise.methods import HEAD_RATE, RATE, Method, at
 from likewise.protocols import Tune
+from likewise.wording import shortened
 
 if TYPE_CHECKING:
     import optuna
@@ -193,8 +194,10 @@ def record_studies(url: Address, studies: Sequence[Study]) -> None:
             for study in studies:
                 recorded = optuna.create_study(study_name=study.name, storage=storage, direction="maximize", load_if_exists=True)
                 recorded.add_trials(_trials(study)[len(recorded.get_trials(deepcopy=False)) :])
-        except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as fault:
-            raise DatabaseFault(f"tuning cannot be recorded in its database: {without_secrets(str(fault).splitlines()[0])}") from fault
+        # The last few come of tables of optuna's that are not as it wrote them.
+        except (SQLAlchemyError, optuna.exceptions.StorageInternalError, LookupError, TypeError, AttributeError, ValueError) as fault:
+            said = shortened(" ".join(without_secrets(str(fault)).split()) or type(fault).__name__, most=200)
+            raise DatabaseFault(f"tuning cannot be recorded in its database: {said}") from fault
         storage.engine.dispose()
 
 
