@@ -46,7 +46,7 @@ def decorrelation(x: list[Tensor]) -> Tensor:
         (CentrePenalty(), centre),
         (Decorrelation(), decorrelation),
     ],
-    ids=str,
+    ids=["length", "length 2", "centre", "decorrelation"],
 )
 def test_regularisers_against_slow_loops(loss: object, slow: object) -> None:
     embeddings, labels = batch("unbalanced", 3)
