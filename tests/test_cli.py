@@ -212,7 +212,7 @@ def test_faults_are_told_in_words(npz: Path, birds: tuple[np.ndarray, np.ndarray
     assert "float64" in fault(saved(tmp_path, embeddings=rows, labels=labels + 0.5))
     broken = rows.copy()
     broken[7] = np.nan
-    assert "row 7 of embeddings holds NaN" in fault(saved(tmp_path, embeddings=broken, labels=labels))
+    assert "1 of 60 embeddings hold NaN or infinity, first row 7" in fault(saved(tmp_path, embeddings=broken, labels=labels))
 
 
 def saved(folder: Path, **arrays: np.ndarray) -> Path:
@@ -237,9 +237,9 @@ def test_faults_of_other_formats(birds: tuple[np.ndarray, np.ndarray], tmp_path:
     np.save(tmp_path / "rows.npy", rows)
     assert "--labels" in fault(tmp_path / "rows.npy")
     (tmp_path / "junk.npz").write_bytes(b"PK junk")
-    assert "not a readable numpy file" in fault(tmp_path / "junk.npz")
+    assert "not a readable numpy archive" in fault(tmp_path / "junk.npz")
     (tmp_path / "junk.txt").write_bytes(b"\xff\xfe\x00")
-    assert "is not text" in fault(tmp_path / "rows.npy", "--labels", tmp_path / "junk.txt")
+    assert "is not UTF-8 text" in fault(tmp_path / "rows.npy", "--labels", tmp_path / "junk.txt")
     (tmp_path / "junk.parquet").write_bytes(b"junk")
     assert "not a readable Parquet file" in fault(tmp_path / "junk.parquet")
 

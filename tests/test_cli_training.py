@@ -270,7 +270,7 @@ def test_queries_and_gallery_of_a_file_are_scored_apart(run: Path, place: Path) 
         (
             ["train", "tset", "test", "test"],
             (),
-            "the split beside the embeddings: unknown part 'tset': did you mean 'test'? (--split all scores them all)",
+            "x.npz: unknown part 'tset': did you mean 'test'? (--split all scores them all)",
         ),
     ],
 )

@@ -126,6 +126,8 @@ def is_of(value: object, kind: Any) -> bool:
     if not isinstance(kind, type):
         return True  # a name that is known to type checkers alone, Any
     if getattr(kind, "_is_protocol", False):  # what an object of a class lacks, whoever calls its methods says
+        if "__call__" in vars(kind):  # a function may be one, and what is none is told where it is called
+            return True
         made_of = value if isinstance(value, type) else type(value)
         return made_of is object or (made_of.__module__ not in ("builtins", "numpy", "torch") and not isinstance(value, PurePath))
     return isinstance(value, kind)

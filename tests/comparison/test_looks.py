@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from likewise.chained_lines import ChainedLines
 from likewise.cli import app
 from likewise.comparison.folder import OPENINGS
 from likewise.comparison.results import ComparisonResults
@@ -116,9 +117,11 @@ def test_a_record_that_grew_is_as_it_was_written(recorded: Path) -> None:
     """Requests that come later belong there."""
     found = short(recorded)
     assert found.record_fault == ""
-    with (recorded / OPENINGS).open("ab") as file:
-        file.write(b'{"event": "refused"}\n')
+    ChainedLines(recorded / OPENINGS).append({"event": "refused"})
     assert short(recorded).record_fault == ""
+    with (recorded / OPENINGS).open("ab") as file:
+        file.write(b'{"event": "refused"}\n')  # by other hands
+    assert "was deleted or edited" in short(recorded).record_fault
 
 
 def test_the_best_of_a_comparison_knows_its_split_and_its_look(tmp_path: Path) -> None:

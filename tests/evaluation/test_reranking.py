@@ -280,7 +280,7 @@ def test_settings_in_words():
         "alpha_qe:alpha=-1": "alpha is -1",
         "alpha_qe:num_neighbours=0": "num_neighbours is 0",
         KReciprocal: "such as KReciprocal",
-        3: "expected one of alpha_qe",
+        3: "how is 3: expected text or Reranker",
     }.items():
         with pytest.raises(ValueError, match=words):
             likewise.rerank(vectors, how=how)

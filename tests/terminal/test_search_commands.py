@@ -201,7 +201,7 @@ def test_a_place_that_cannot_be_written_is_told_without_numbers(home: Path) -> N
 def test_rows_that_are_missing_are_told(index: Path) -> None:
     (index / "store" / "rows-0.float16").unlink()
     for words in (("search", "idx", "photos"), ("index", "show", "idx"), ("index", "add", "idx", "photos"), ("duplicates", "idx")):
-        assert fault(*words) == "error: idx/store: files of rows are missing: copy the whole index again, or build it anew\n"
+        assert fault(*words) == "error: idx/store/rows-0.float16 is missing: copy the whole index again, or build it anew\n"
 
 
 def test_an_empty_index_and_a_large_k(index: Path) -> None:

@@ -37,6 +37,7 @@ async function ask(path, options = {}) {
     throw new Told("The server does not answer. Is it still running?", 0);
   }
   const answer = await response.json().catch(() => ({ error: `The server answered ${response.status}.` }));
+  options.signal?.throwIfAborted(); // while the answer came, or just after: it is not looked at any more
   if (!response.ok) throw new Told(sentence(answer.error), response.status);
   return answer;
 }
