@@ -214,6 +214,21 @@ def test_from_result_to_result_and_back(visit: Open) -> None:
     says(page, "images most like")
 
 
+@pytest.mark.parametrize("ends", ["throw new DOMException('', 'AbortError')", "return {items: []}"], ids=["cut off", "whole"])
+def test_an_answer_that_is_not_waited_for_any_more_is_none(ends: str, visit: Open) -> None:
+    """While its body comes, another page was gone to: it is neither shown nor told as a fault."""
+    told = visit().page.evaluate(
+        f"""async () => {{
+            const asking = new AbortController();
+            const fetched = window.fetch;
+            window.fetch = async () => ({{ ok: true, status: 200, json: async () => {{ asking.abort(); {ends}; }} }});
+            return ask("api/items", {{ signal: asking.signal }}).then(() => "an answer", (fault) => fault.name)
+                .finally(() => {{ window.fetch = fetched; }});
+        }}"""
+    )
+    assert told == "AbortError"
+
+
 def test_an_uploaded_picture_survives_back_and_reload(visit: Open, birds: MadeIndex) -> None:
     page = visit().page
     give(page, "drop", birds.paths[8].read_bytes())
