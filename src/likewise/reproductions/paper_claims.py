@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -37,7 +38,7 @@ class Competitors:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaperClaim:
+class PaperClaim(ABC):
     """What a paper says of a table or a figure, in one sentence, and what of it can be tested.
 
     over: what is set against each other, and what the names in the claim are: "rows" of one part, or "parts" (dimensions, batch sizes) that
@@ -61,9 +62,9 @@ class PaperClaim:
         return ()
 
     @property
+    @abstractmethod
     def refuted_by(self) -> str:
         """What would have to be seen for the claim to be contradicted."""
-        raise NotImplementedError
 
     def requires(self, among: Competitors) -> tuple[Requirement, ...]:
         """Confirmed where all of it is true beyond noise, contradicted where any of it is false beyond noise.
